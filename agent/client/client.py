@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from agent.client.arguments import checked_id, listed
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
 from agent.client.masters import Given, Masters, keys_by_address
 from agent.client.open_subscriptions import OpenSubscriptions
 from agent.client.publishing import Publisher
 from agent.client.subscriptions import Notifications, SubscriptionError, short_form
-from agent.client.unknown_areas import listed
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE
@@ -117,6 +117,8 @@ class Client(Connection[ClientReply]):
         """
         if window is None:
             window = Window(last_s=last_s)
+        elif last_s is not None:
+            raise ValueError("last_s and window do not go together")
         if timeout_ms is None:
             timeout_ms = min(latency_ms * TIMEOUT_FACTOR, MAX_TIMEOUT_MS)
         query = Query(
@@ -279,7 +281,7 @@ class Client(Connection[ClientReply]):
         """
         watch_id, after = resume or (secrets.token_hex(8), None)
         watch = Watch(
-            id=watch_id,
+            id=checked_id(watch_id),
             areas=listed("areas", areas),
             slo=Slo(percentile, latency_ms),
             style=style,
@@ -331,7 +333,7 @@ class Client(Connection[ClientReply]):
             wanted = read_filter(wanted)
         else:
             check(wanted)
-        subscription_id = id or secrets.token_hex(8)
+        subscription_id = checked_id(id or secrets.token_hex(8))
         if any(each.has_subscription(subscription_id) for each in self._masters.clients.values()):
             raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
         subscribe = Subscribe(subscription_id, wanted, durable, after, short=short_form())
@@ -400,7 +402,8 @@ class Client(Connection[ClientReply]):
     def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
         """End a durable subscription that was left open, and delete what is kept for it; False: the
         master says that there is none. `NoReplyError` if it stays silent."""
-        left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
+        wanted = Subscribe(checked_id(subscription_id), "*", durable=True)
+        left = Notifications(self, wanted, 0.0)
         self._subscriptions.add(left)
         left.end(timeout_ms)
         return left.was_kept

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+import weakref
 from contextlib import suppress
 from socket import gaierror, getaddrinfo
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -69,6 +70,9 @@ class Connection(Generic[T]):
         self._receiving = threading.Lock()
         self._taken = _Taken()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []
+        self._left = weakref.finalize(self, _left_open, self._context, self._sockets, self._process)
+        self._left.atexit = False
         try:
             self.socket, self._cuts, self._keyed = self._open()
         except ConfigError:
@@ -77,6 +81,7 @@ class Connection(Generic[T]):
         except zmq.ZMQError as error:
             self.close()
             raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
+        self._sockets[:] = self.socket, self._cuts
 
     def _open(
         self, attempts: int = 0
@@ -109,6 +114,7 @@ class Connection(Generic[T]):
         return socket, cuts, link
 
     def close(self) -> None:
+        self._left.detach()
         self._context.destroy(linger=0)
 
     def __enter__(self) -> Self:
@@ -185,6 +191,7 @@ class Connection(Generic[T]):
     def _open_anew(self, attempts: int = 0) -> None:
         before = self.socket, self._cuts
         self.socket, self._cuts, self._keyed = self._open(attempts)
+        self._sockets[:] = self.socket, self._cuts
         self._taken = _Taken()
         _close(*before)
 
@@ -302,6 +309,17 @@ def _close(socket: zmq.Socket[bytes], cuts: zmq.Socket[bytes]) -> None:
     socket.disable_monitor()
     socket.close(0)
     cuts.close(0)
+
+
+def _left_open(
+    context: zmq.Context[zmq.Socket[bytes]], sockets: list[zmq.Socket[bytes]], process: int
+) -> None:
+    """Close what a client holds that is collected as garbage. Its context's own finalizer would not
+    find the sockets any more, and wait for ever until they are closed."""
+    if process == os.getpid():
+        if sockets:
+            _close(*sockets)
+        context.destroy(linger=0)
 
 
 def _doubt(address: str) -> str:

@@ -59,6 +59,8 @@ def keys_by_address(
 ) -> dict[str, KeyFiles | None]:
     """The keys for each of the addresses, which are a sequence or have commas between: one for all
     of them, or one for each, or ValueError."""
+    if not address:
+        raise ValueError("no address of a master; give one, such as tcp://127.0.0.1:5700")
     addresses = address.split(",") if isinstance(address, str) else list(address)
     if keys is None or isinstance(keys, KeyFiles):
         return dict.fromkeys(addresses, keys)

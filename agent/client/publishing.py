@@ -135,7 +135,7 @@ def publication(
                 "letter first, 32 at most"
             )
     try:
-        return msgspec.convert(
+        message = msgspec.convert(
             {
                 "type": "publish",
                 "id": id_,
@@ -146,5 +146,7 @@ def publication(
             },
             Publish,
         )
-    except msgspec.ValidationError as error:
+        encode(message)  # a text may have what UTF-8 has not
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise ValueError(f"no message for a topic: {error}") from None
+    return message

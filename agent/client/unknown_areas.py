@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from agent.wire.messages import Answer, Coverage, Missing, Slo
-
-
-def listed(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Areas or channels as a caller gave them. ValueError for a text, which Python takes for a
-    sequence of its letters."""
-    if isinstance(given, str):
-        raise ValueError(f"{name} is a list: {[given]}")
-    return tuple(given)
 
 
 def is_unknown(gap: Missing) -> bool:

@@ -142,6 +142,8 @@ def asked_ms(form: QueryForm, window: HasLength, count: int | None, bucket_s: fl
     if given != 1:
         raise ValueError('form "buckets" needs buckets, their number, or bucket_s, but not both')
     if count is not None:
+        if count < 1:
+            raise ValueError(f"buckets is at least 1; got {count}")
         return -(-_milliseconds(window.length_s) // count)
     length_ms = _milliseconds(bucket_s or 0.0)
     _check_number(window, length_ms)

@@ -82,13 +82,21 @@ class WireError(ValueError):
 def _pack_for_messagepack(value: Any) -> bytes:
     if isinstance(value, PackedColumn):
         return value.data
-    raise NotImplementedError(f"cannot encode {type(value).__name__}")
+    raise _unknown(value)
 
 
 def _pack_for_json(value: Any) -> msgspec.Raw:
     if isinstance(value, PackedColumn):
         return msgspec.Raw(value.json())
-    raise NotImplementedError(f"cannot encode {type(value).__name__}")
+    raise _unknown(value)
+
+
+def _unknown(value: Any) -> TypeError:
+    kind = type(value)
+    return TypeError(
+        f"cannot send {kind.__module__}.{kind.__qualname__}; convert it, such as with int(), "
+        "float() or str()"
+    )
 
 
 def unpack(kind: type[Any], value: Any) -> Any:

@@ -1,5 +1,6 @@
 """The Python client: answers to their queries, and one clear error when there is none."""
 
+import gc
 import os
 import threading
 import time
@@ -83,9 +84,13 @@ def test_a_client_says_what_it_cannot_be_used_for(scripted):
     [
         ({"areas": "b1/f4"}, r"areas is a list: \['b1/f4'\]"),
         ({"areas": ["b1"], "channels": "co2"}, r"channels is a list: \['co2'\]"),
+        ({"areas": b"b1"}, "areas is a list of texts; got b'b1'"),
+        ({"areas": None}, "areas is a list of texts; got None"),
+        ({"areas": ["b1", 4]}, r"areas is a list of texts; got \['b1', 4\]"),
+        ({"areas": ["b1"], "channels": None}, "channels is a list of texts; got None"),
     ],
 )
-def test_a_text_is_no_list_of_its_letters(given, told):
+def test_what_is_no_list_of_texts_is_told(given, told):
     with Client("tcp://127.0.0.1:1") as client:
         with pytest.raises(ValueError, match=told):
             client.query(**given, last_s=1)
@@ -348,9 +353,63 @@ def test_a_query_whose_connections_are_cut_twice_is_not_asked_for_ever(masters):
     assert len(running.asked) == 2
 
 
+def test_a_client_that_nobody_closes_does_not_stop_the_program_when_it_is_collected():
+    def use():
+        Client("tcp://127.0.0.1:1")
+        gc.collect()
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_MS / 1e3)
+    assert not thread.is_alive()
+
+
 def test_an_address_that_is_none():
     with pytest.raises(ValueError, match="cannot use address 'nonsense'"):
         Client("nonsense")
+
+
+@pytest.mark.parametrize("none", ["", [], None])
+def test_no_address_is_told_as_that(none):
+    with pytest.raises(ValueError, match="no address of a master; give one, such as tcp://"):
+        Client(none)
+
+
+@pytest.mark.parametrize("bad", ["x" * 65, 5])
+def test_an_id_that_no_message_can_have_is_told_at_once(bad):
+    with Client("tcp://127.0.0.1:1") as client:
+        for use in (
+            lambda: client.subscribe("*", id=bad),
+            lambda: client.unsubscribe(bad),
+            lambda: client.watch(["b1"], interval_s=1, resume=(bad, 3)),
+        ):
+            with pytest.raises(ValueError, match=r"id: Expected `str`"):
+                use()
+
+
+class Number:
+    """As those of numpy."""
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        (
+            {"last_s": Number()},
+            TypeError,
+            r"cannot send tests\.client\.test_client\.Number; convert it, such as with int\(\)",
+        ),
+        (
+            {"last_s": 1, "window": Window(last_s=60)},
+            ValueError,
+            "last_s and window do not go together",
+        ),
+        ({"last_s": 1, "form": "buckets", "buckets": 0}, ValueError, "buckets is at least 1"),
+    ],
+)
+def test_what_no_query_can_ask_is_told_in_words(given, error, told):
+    with Client("tcp://127.0.0.1:1") as client, pytest.raises(error, match=told):
+        client.query(["b1"], **given)
 
 
 def status(iad: str) -> bytes:

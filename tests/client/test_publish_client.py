@@ -151,3 +151,11 @@ def test_a_cut_at_the_end_of_the_patience_is_told_as_one():
 def test_what_is_no_message_is_not_sent(topic, attributes, options, says):
     with Client("tcp://127.0.0.1:1") as client, pytest.raises(ValueError, match=says):
         client.publish(topic, attributes, **options)
+
+
+def test_what_cannot_be_written_does_not_stay_in_the_way_of_the_next_message(scripted):
+    with Client(scripted(lambda asked: [accepted(asked)])) as client:
+        with pytest.raises(ValueError, match=r"no message for a topic: .*surrogates"):
+            client.publish("notes", {"name": "\ud800"})
+        client.publish("notes", {"vote": 3})
+    assert [each.attributes for each in scripted.came] == [{"vote": 3.0}]

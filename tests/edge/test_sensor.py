@@ -10,7 +10,7 @@ import pytest
 from agent.edge.sampling.sensor import Sensor, close_sensors, open_sensors
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
-from sensors.base import SensorError
+from sensors.base import Channel, SensorError
 
 
 def sensor(name: str = "", **channels: EdgeChannel) -> EdgeSensor:
@@ -134,3 +134,18 @@ def test_what_was_opened_before_the_error_is_closed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(SensorError):
         open_sensors([sensor(), EdgeSensor(driver="nonesuch")], Path())
     assert len(closed) == 1
+
+
+def test_a_name_that_no_message_can_have_is_told_before_the_node_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    channels = (Channel("Soil moisture", "percent", 0.0, 100.0),)
+    monkeypatch.setattr("sensors.synthetic.Synthetic.channels", channels)
+    with pytest.raises(ConfigError) as refused:
+        opened(sensor())
+    assert str(refused.value) == (
+        "synthetic gives a channel 'Soil moisture'; the name of a channel has lower-case letters, "
+        "digits and _, a letter first, 32 at most"
+    )
+    renamed = EdgeSensor("synthetic", channels={"Soil moisture": EdgeChannel(name="moisture")})
+    assert [each.name for each in opened(renamed)[0].channels] == ["moisture"]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from agent.wire.base import RAW
+from agent.wire.base import Channel as ChannelName
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
 from sensors.base import Channel, Driver, Leave, SensorError, nearest
@@ -113,14 +114,17 @@ def _open(
                     f"sensor.channels.{name}: {settings.called} has no such channel; "
                     f"{nearest(name, known)}"
                 )
-        channels = [_stored(c, settings.channels.get(c.name, PLAIN)) for c in driver.channels]
+        channels = [
+            _stored(settings.called, c, settings.channels.get(c.name, PLAIN))
+            for c in driver.channels
+        ]
     except BaseException:
         _close(driver)
         raise
     return Sensor(settings.called, settings.place, driver, settings.interval_s, tuple(channels))
 
 
-def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
+def _stored(sensor: str, channel: Channel, settings: EdgeChannel) -> StoredChannel:
     unit = settings.unit or channel.unit
     overrides = {name: getattr(settings, name) for name in LIMITS}
     try:
@@ -128,6 +132,13 @@ def _stored(channel: Channel, settings: EdgeChannel) -> StoredChannel:
     except ValueError as error:
         raise ConfigError(f"sensor.channels.{error}") from None
     name = settings.name or channel.name
+    try:
+        convert(name, ChannelName)
+    except ValidationError:
+        raise ConfigError(
+            f"{sensor} gives a channel {name!r}; the name of a channel has lower-case letters, "
+            "digits and _, a letter first, 32 at most"
+        ) from None
     if name.endswith(RAW):
         raise ConfigError(f"channel {name}: names ending in {RAW} are those of uncalibrated values")
     return StoredChannel(name, channel.name, unit, settings.gain, settings.offset, limits)
