@@ -45,7 +45,7 @@ class Handler(socketserver.StreamRequestHandler):
         self.wfile.write("".join(f"{line}\r\n" for line in lines).encode())
 
     def answer(self, word, line):
-        if reply := self.server.replies.get(line) or self.server.replies.get(word):
+        if reply := self.server.replies.get(line.lower()) or self.server.replies.get(word):
             self.say(reply)
         elif word == "EHLO":
             offers = self.server.starttls and not isinstance(self.request, ssl.SSLSocket)
@@ -69,7 +69,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class SmtpServer(socketserver.ThreadingTCPServer):
-    """`replies` are those to commands, by the whole line or its first word."""
+    """`replies` are those to commands, by the whole line, in lower case, or its
+    first word."""
 
     daemon_threads, block_on_close = True, False
 

@@ -230,7 +230,7 @@ def test_alerts_that_wait_go_together(rig, stop):
 
 def test_a_recipient_that_the_server_refuses_is_named(rig, stop):
     server = serve(stop)
-    server.replies["rcpt TO:<you@example.com>"] = "550 no such person"
+    server.replies["rcpt to:<you@example.com>"] = "550 no such person"
     made = mail(rig, stop, server)
     for number in range(1, 3):
         rig.alert(number)
@@ -239,7 +239,7 @@ def test_a_recipient_that_the_server_refuses_is_named(rig, stop):
     why = "the server refuses you@example.com (550 no such person)"
     assert (made.state().state, made.state().last_error) == ("up", why)
     assert rig.said == [f"email: delivers, but {why}\n"], "once"
-    del server.replies["rcpt TO:<you@example.com>"]
+    del server.replies["rcpt to:<you@example.com>"]
     rig.alert(3)
     wait_until(made.state, lambda state: state.delivered == 3 and not state.last_error)
 
