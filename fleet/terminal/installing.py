@@ -66,12 +66,20 @@ def install(command: list[str]) -> None:
         signal.signal(signal.SIGINT, before)
         if pressed:
             signal.raise_signal(signal.SIGINT)
-        status = process.wait()
+        status = _ended(process)
     except BaseException:
         _end(process)
         raise
     if status:
         raise InstallError(f"installing failed (see above); try `{' '.join(command)}`")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Its exit status. A wait without an end may begin just as Ctrl-C comes, and would not be
+    interrupted by it."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(END_S)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
