@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from agent.gateway.feed.alert_log import Logged
 from agent.gateway.outputs.alert_line import AlertLine
-from agent.gateway.outputs.base import Health, OutputState, Sources
+from agent.gateway.outputs.base import AlertReader, Health, OutputState, Sources
 from agent.gateway.outputs.worker import Worker, WorkerOutput
 from agent.runtime.retrying import Answered
 
@@ -38,7 +38,8 @@ class AlertSender(WorkerOutput):
         self._not_before_s = 0.0
         self._tried = False
         self._cursor = line.cursor
-        self._not_kept = self._not_read = self._left_out = ""
+        self._not_kept = self._left_out = ""
+        self._reader = AlertReader(sources.alerts, lambda line: sources.say(f"{name}: {line}"))
         self._worker = Worker(name, sources, self._run, clock, rooms=False, alerts=True)
 
     @property
@@ -54,7 +55,7 @@ class AlertSender(WorkerOutput):
     def state(self) -> OutputState:
         """How it is doing now."""
         line = self._line
-        wrong = self._not_read or self._not_kept
+        wrong = self._reader.error or self._not_kept
         health: Health = "up" if line.retrying.up and not wrong else "down"
         if self._worker.stopping or self._worker.ended or line.is_gone:
             health = "stopped"
@@ -71,14 +72,14 @@ class AlertSender(WorkerOutput):
         while not self._worker.stopping:
             due_s = self._line.due_s
             wait_s = None if due_s is None else max(due_s, self._not_before_s) - self._clock()
-            if self._worker.wait(wait_s).log_grew or self._not_read:
+            if self._worker.wait(wait_s).log_grew or self._reader.error:
                 self._line.grew()
             self.turn()
 
     def turn(self) -> None:
         """Read what came, and send what is due."""
         while wanted := self._line.to_read():
-            self._line.read(self._read(*wanted))
+            self._line.read(self._reader.read(*wanted))
         self._keep_cursor()
         if self._clock() < self._not_before_s or not (due := self._line.next(self._clock())):
             return
@@ -94,19 +95,6 @@ class AlertSender(WorkerOutput):
         if len(due) > 1 and answered.refuses:
             self._line.refused_together()
         self._keep_cursor()
-
-    def _read(self, after: int, most: int) -> Sequence[Logged]:
-        """Entries of the log; none while it cannot be read: they are asked for again when it grows,
-        or a minute later."""
-        try:
-            found = self._sources.alerts.read(after, most)
-        except OSError as error:
-            if not self._not_read:
-                self._sources.say(f"{self._name}: {error}; it is tried again\n")
-            self._not_read = str(error)
-            return ()
-        self._not_read = ""
-        return found
 
     def _keep_cursor(self) -> None:
         """A cursor that stays behind costs repetitions after a restart, and no alert."""

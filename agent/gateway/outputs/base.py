@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.alert_log import AlertLog, Logged
 from agent.gateway.feed.hub import Listener
 from agent.gateway.feed.raised import RaisedNow
 from agent.gateway.feed.rooms import Room
@@ -81,3 +81,25 @@ class Sources(NamedTuple):
     rooms: RoomSource
     alerts: AlertLog
     say: Say
+
+
+class AlertReader:
+    """Reads the log of alerts for one output. While it cannot be read there are none: the output
+    asks again when the log grows, or sooner. `say` takes lines for the operator."""
+
+    def __init__(self, alerts: AlertLog, say: Say) -> None:
+        self._alerts = alerts
+        self._say = say
+        self.error = ""  # why it cannot be read now
+
+    def read(self, after: int, most: int) -> Sequence[Logged]:
+        """Up to `most` entries after that position."""
+        try:
+            found = self._alerts.read(after, most)
+        except OSError as error:
+            if not self.error:
+                self._say(f"{error}; it is tried again\n")
+            self.error = str(error)
+            return ()
+        self.error = ""
+        return found

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import random
 from typing import Final, Protocol
 
 from agent.gateway.config import is_loopback
-from agent.gateway.feed.alert_log import Logged
 from agent.gateway.output_config import GatewayMqtt
 from agent.gateway.outputs import mqtt_events as e
 from agent.gateway.outputs.alert_line import AlertLine
-from agent.gateway.outputs.base import Health, OutputState, Sources
+from agent.gateway.outputs.base import AlertReader, Health, OutputState, Sources
 from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
@@ -105,7 +104,8 @@ class MqttOutput(WorkerOutput):
         )
         self._session: Transport | None = None
         self._raised: frozenset[tuple[str, str]] | None = None
-        self._untold_cursor = self._not_read = ""
+        self._untold_cursor = ""
+        self._reader = AlertReader(sources.alerts, self._say)
         self._worker = Worker(KIND, sources, self._run, clock, rooms=True, alerts=True)
 
     def start(self) -> None:
@@ -162,7 +162,7 @@ class MqttOutput(WorkerOutput):
             self._session.close()
 
     def _take(self, handed: Handed) -> None:
-        if handed.log_grew or self._not_read:
+        if handed.log_grew or self._reader.error:
             self._has(e.LogGrew())
         if handed.log_grew or handed.all_rooms is not None:
             self._look_at_raised()
@@ -207,24 +207,11 @@ class MqttOutput(WorkerOutput):
             case e.Write(changes):
                 self._has(e.Written(changes, self._store.write(changes)))
             case e.ReadAlerts(after, most):
-                self._has(e.AlertsRead(self._read(after, most)))
+                self._has(e.AlertsRead(self._reader.read(after, most)))
             case e.MoveCursor(position):
                 self._move(position)
             case e.Tell(line):
                 self._say(f"{line}\n")
-
-    def _read(self, after: int, most: int) -> Sequence[Logged]:
-        """Entries of the log; none while it cannot be read: they are asked for again when it
-        grows."""
-        try:
-            found = self._sources.alerts.read(after, most)
-        except OSError as error:
-            if not self._not_read:
-                self._say(f"{error}; it is tried again\n")
-            self._not_read = str(error)
-            return ()
-        self._not_read = ""
-        return found
 
     def _move(self, position: int) -> None:
         """A cursor that stays behind costs repetitions after a restart, and no alert."""
