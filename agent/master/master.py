@@ -76,8 +76,9 @@ from agent.scheduling.events import PolicyChanged, TellOperator, WriteRecord
 from agent.scheduling.shared_budget import SharedBudget
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Offering
-from agent.wire.master_config import MasterConfig, MasterPods
+from agent.wire.master_config import MasterConfig
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
+from agent.wire.pods_config import MasterPods
 
 if TYPE_CHECKING:
     from agent.master.push.webhook_plane import WebhookPlane
@@ -374,7 +375,7 @@ class Master:
 
     def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
         """Set up the market, and the pods that it sells."""
-        market, address = config.market, config.sockets.advertise or config.sockets.public
+        market, address = config.market, config.sockets.reached_at
         self._pods = self._provisioner(config.pods, folder)
         if config.autoscale.enabled:
             AutoscalePlane(

@@ -21,10 +21,8 @@ from agent.wire.config import (
     require_usable,
 )
 from agent.wire.overlay_config import MasterOverlay
+from agent.wire.pods_config import MasterPods
 from agent.wire.webhook_config import MAX_WEBHOOKS, MasterWebhook
-
-# A Kubernetes resource quantity, without its rarer forms.
-Quantity = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)")]
 
 
 class PoolMember(Section, frozen=True):
@@ -57,6 +55,11 @@ class MasterSockets(Section, frozen=True):
         str,
         Meta(description="Where other masters reach the public socket; empty: as in public."),
     ] = ""
+
+    @property
+    def reached_at(self) -> str:
+        """Where other masters reach the public socket."""
+        return self.advertise or self.public
 
 
 class MasterScheduling(Section, frozen=True):
@@ -171,36 +174,6 @@ class MasterMarket(Section, frozen=True):
     hold_s: Annotated[
         Positive, Meta(le=3_600.0, description="Seconds that an acceptance holds pods.")
     ] = 30.0
-
-
-class MasterPods(Section, frozen=True):
-    """The provisioner of pods."""
-
-    provisioner: Annotated[
-        Literal["local", "kubernetes"],
-        Meta(description="local: the edge agent's threads; kubernetes: a Deployment per node."),
-    ] = "local"
-    most: Annotated[Count, Meta(le=256, description="Pods that a node may have.")] = 8
-    namespace: Annotated[str, Meta(description="Kubernetes namespace.")] = "sanderling"
-    image: Annotated[str, Meta(description="Container image of a pod.")] = "sanderling-pod:latest"
-    kubeconfig: Annotated[
-        File, Meta(description="Kubernetes client configuration; empty: the usual places.")
-    ] = ""
-    directory: Annotated[
-        str,
-        Meta(
-            pattern=r"^/[^\x00:]*$",
-            max_length=4_096,
-            description="Folder of the history on each node's host; a container sees it as /node, "
-            "read-only.",
-        ),
-    ] = "/var/lib/sanderling"
-    cpu: Annotated[
-        Quantity, Meta(description="Processor time that a pod's container gets, such as 250m.")
-    ] = "250m"
-    memory: Annotated[
-        Quantity, Meta(description="Memory that a pod's container may use, such as 64Mi.")
-    ] = "64Mi"
 
 
 class MasterAutoscale(Section, frozen=True):
@@ -476,7 +449,7 @@ class MasterConfig(Section, frozen=True):
             raise ValueError("offers need edge nodes: set sockets.nodes")
 
     def _check_told(self) -> None:
-        own = self.sockets.advertise or self.sockets.public
+        own = self.sockets.reached_at
         for key, told in (
             ("placement.bootstrap", self.placement.bootstrap),
             ("market.directories", self.market.directories),
@@ -488,7 +461,7 @@ class MasterConfig(Section, frozen=True):
         placement, trust = self.placement, self.trust
         if not placement.bootstrap:
             return
-        own = self.sockets.advertise or self.sockets.public
+        own = self.sockets.reached_at
         for address in placement.bootstrap:
             require_usable(address, "placement.bootstrap", keyed=bool(trust.key))
             if trust.key and not address.startswith("tcp://"):

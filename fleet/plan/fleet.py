@@ -11,7 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from agent.wire.config import ConfigError, load
-from agent.wire.master_config import MasterConfig, MasterPods
+from agent.wire.master_config import MasterConfig
+from agent.wire.pods_config import MasterPods
 from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building_fleet
 
 MAX_PODS: Final = MasterPods().most

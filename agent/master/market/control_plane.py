@@ -127,7 +127,7 @@ class ControlPlane:
         self._sender = Sender(config.market.role, self._iad)
         wall_offset_s = time.time() - reactor.clock()
         self._seller = _seller(config, tasks, wall_offset_s)
-        address = config.sockets.advertise or config.sockets.public
+        address = config.sockets.reached_at
         self._buyer = Buyer(
             Member(self._iad, address, keys=tuple(keys)),
             run=run,

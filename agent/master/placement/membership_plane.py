@@ -69,7 +69,7 @@ class MembershipPlane:
         if placement.bootstrap and not placement.alone:
             self._members = Membership(
                 self._iad,
-                config.sockets.advertise or config.sockets.public,
+                config.sockets.reached_at,
                 placement.bootstrap,
                 fixed,
                 view=placement.view,

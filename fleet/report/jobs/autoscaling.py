@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from agent.scheduling.tasks.autoscale import BUCKETS, Autoscaler, Looked, NodeLoad, SubtaskFinished
 from agent.wire.base import MAX_TIMEOUT_MS
-from agent.wire.master_config import MasterAutoscale, MasterPods
+from agent.wire.master_config import MasterAutoscale
+from agent.wire.pods_config import MasterPods
 
 CONFIG: Final = MasterAutoscale(enabled=True)
 MAX_PODS: Final = MasterPods().most

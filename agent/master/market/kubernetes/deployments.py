@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from agent.wire.master_config import MasterPods
+from agent.wire.pods_config import MasterPods
 
 APP: Final = "sanderling-pod"
 # Fingerprint of the description without the number of pods: a Deployment with another one is

@@ -12,7 +12,7 @@ from agent.runtime import console
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.master_config import MasterPods
+from agent.wire.pods_config import MasterPods
 
 
 class KubernetesProvisioner:
