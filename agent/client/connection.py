@@ -231,12 +231,11 @@ class Connection(Generic[T]):
             # libzmq ends the process if the connection goes before the last part is read.
             self._open_anew()
             frame = b""
-        elif self._taken.too_much_waits(self.socket, received):
+        elif self._taken.too_much_waits(self.socket, received, keyed=self._keyed is not None):
             # What comes faster than it is taken would fill the memory.
             self._open_anew()
-            if until_cut:
-                raise ConnectionCutError(f"{self.address} sends faster than this client takes it")
-            raise NoReplyError(f"{self.address} sends faster than this client takes it")
+            ended = ConnectionCutError if until_cut else NoReplyError
+            raise ended(f"{self.address} sends faster than this client takes it")
         try:
             message, _codec = self._decoder.decode(frame)
         except WireError as error:
@@ -288,10 +287,10 @@ class _Taken:
         self._bytes = self._count = 0
         self._backlog: LinkBacklog | None = None
 
-    def too_much_waits(self, socket: zmq.Socket[bytes], last: zmq.Frame) -> bool:
+    def too_much_waits(self, socket: zmq.Socket[bytes], last: zmq.Frame, *, keyed: bool) -> bool:
         """Count the last message taken, and look now and then: most clients take few and small
         ones."""
-        self._bytes += sent_bytes(len(last), keyed=socket.getsockopt(zmq.MECHANISM) == zmq.CURVE)
+        self._bytes += sent_bytes(len(last), keyed=keyed)
         self._count += 1
         if self._bytes < LOOK_BYTES and self._count < LOOK_COUNT:
             return False
