@@ -269,9 +269,7 @@ class NotificationStore:
         self._holder, file, saved = sqlite.open_alone(
             str(path), _saved, broken, in_use, any_thread=True
         )
-        self._spool, self._inboxes, self._nodes, self._topics, self._units = saved
-        rows = file.execute("SELECT number, key, body FROM item ORDER BY number")
-        lost = sum([row != read for row, read in zip(rows, self._inboxes.items, strict=True)])
+        self._spool, (self._inboxes, lost), self._nodes, self._topics, self._units = saved
         if lost:
             self._report(
                 f"{path}: {lost} of the notifications that wait for durable subscriptions cannot "
@@ -282,7 +280,13 @@ class NotificationStore:
 
 def _saved(
     file: sqlite3.Connection,
-) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState], list[SaveProgress], list[Record]]:
+) -> tuple[
+    s.SavedSpool,
+    tuple[i.SavedInboxes, int],
+    list[SaveNodeState],
+    list[SaveProgress],
+    list[Record],
+]:
     if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         file.executescript(SCHEMA)
     _check(file)
@@ -350,9 +354,14 @@ def _spool_in(file: sqlite3.Connection) -> s.SavedSpool:
     )
 
 
-def _inboxes_in(file: sqlite3.Connection) -> i.SavedInboxes:
+def _inboxes_in(file: sqlite3.Connection) -> tuple[i.SavedInboxes, int]:
+    """The inboxes, and how many of their notifications cannot be read."""
     saved = msgspec.msgpack.Decoder(i.SavedSubscription).decode
-    return i.SavedInboxes(
+    items, lost = [], 0
+    for row in file.execute("SELECT number, key, body FROM item ORDER BY number"):
+        items.append(readable(*row))
+        lost += items[-1] != row
+    inboxes = i.SavedInboxes(
         tuple(
             [
                 (number, saved(body), acknowledged)
@@ -361,15 +370,11 @@ def _inboxes_in(file: sqlite3.Connection) -> i.SavedInboxes:
                 )
             ]
         ),
-        tuple(
-            [
-                readable(*row)
-                for row in file.execute("SELECT number, key, body FROM item ORDER BY number")
-            ]
-        ),
+        tuple(items),
         tuple(
             file.execute(
                 "SELECT subscription, position, item FROM position ORDER BY subscription, position"
             ).fetchall()
         ),
     )
+    return inboxes, lost
