@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext
 from typing import Final, TypeVar
@@ -25,21 +25,20 @@ def context() -> SpawnContext:
     return multiprocessing.get_context("spawn")
 
 
-@contextmanager
-def held() -> Iterator[None]:
+def held() -> AbstractContextManager[None]:
     """An interrupt comes at the end of this block. What starts in it never takes one, not even
     while Python is still starting there, which would print a traceback: its parent ends it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPT)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return _masked(signal.SIG_BLOCK)
+
+
+def taken() -> AbstractContextManager[None]:
+    """Interrupts are taken in this block by a process that started while they were held."""
+    return _masked(signal.SIG_UNBLOCK)
 
 
 @contextmanager
-def taken() -> Iterator[None]:
-    """Interrupts are taken in this block by a process that started while they were held."""
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPT)
+def _masked(how: int) -> Iterator[None]:
+    before = signal.pthread_sigmask(how, INTERRUPT)
     try:
         yield
     finally:
