@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fleet.common import exits
+from fleet.common.files import first_line
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
 from fleet.keys import backup as files
@@ -39,11 +40,9 @@ def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace
 def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is not None:
         try:
-            with file.open(encoding="utf-8") as opened:  # which may be a pipe
-                return opened.readline(MAX_PASSPHRASE).partition("\n")[0]
-        except (OSError, UnicodeDecodeError) as error:
-            said = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise KeyStoreError(f"{file}: {said}") from None
+            return first_line(file, MAX_PASSPHRASE)
+        except OSError as error:
+            raise KeyStoreError(f"{file}: {error.strerror}") from None
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --passphrase-file")
     asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)

@@ -16,6 +16,16 @@ def read(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
+def first_line(path: Path, most: int) -> str:
+    """The first line of a text, up to `most` characters, without its end; also of a pipe. OSError,
+    also for what is no UTF-8."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline(most).rstrip("\n")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is no text", str(path)) from None
+
+
 def require_regular(path: Path, status: os.stat_result, most: int) -> None:
     """OSError unless it is a regular file of at most `most` bytes."""
     if stat.S_ISDIR(status.st_mode):

@@ -13,6 +13,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, NamedTuple
 
+from fleet.common import files
 from fleet.common.exits import CommandError
 
 # IEEE 802.11-2020, 9.4.2.2 and J.4.1.
@@ -57,11 +58,9 @@ def network(ssid: str, country: str, password: str) -> Wifi:
 def password_in(path: Path) -> str:
     """The password that is a file's first line. CommandError."""
     try:
-        with path.open(encoding="utf-8") as file:  # which may be a pipe
-            return file.readline(MAX_LINE).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise CommandError(f"--wifi-password-file: {path}: {said}") from None
+        return files.first_line(path, MAX_LINE)
+    except OSError as error:
+        raise CommandError(f"--wifi-password-file: {path}: {error.strerror}") from None
 
 
 def wpa_supplicant(wifi: Wifi) -> bytes:
