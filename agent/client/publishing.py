@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.client.connection import ConnectionCutError, NoReplyError
-from agent.wire.base import Message
+from agent.wire.base import NAME_WORDS, Message
 from agent.wire.codec import encode
 from agent.wire.messages import Answer
 from agent.wire.topics import Publish, Published
@@ -130,10 +130,7 @@ def publication(
     """The message; ValueError says what is wrong with it."""
     for name in attributes:
         if not ATTRIBUTE.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is no name of an attribute; take lower-case letters, digits and _, a "
-                "letter first, 32 at most"
-            )
+            raise ValueError(f"{name!r} is no name of an attribute; take {NAME_WORDS}")
     try:
         message = msgspec.convert(
             {

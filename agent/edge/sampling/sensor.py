@@ -8,7 +8,7 @@ from os import PathLike
 
 from msgspec import Struct, ValidationError, convert
 
-from agent.wire.base import RAW
+from agent.wire.base import NAME_WORDS, RAW
 from agent.wire.base import Channel as ChannelName
 from agent.wire.config import ConfigError
 from agent.wire.edge_config import EdgeChannel, EdgeSensor
@@ -136,8 +136,7 @@ def _stored(sensor: str, channel: Channel, settings: EdgeChannel) -> StoredChann
         convert(name, ChannelName)
     except ValidationError:
         raise ConfigError(
-            f"{sensor} gives a channel {name!r}; the name of a channel has lower-case letters, "
-            "digits and _, a letter first, 32 at most"
+            f"{sensor} gives a channel {name!r}; the name of a channel has {NAME_WORDS}"
         ) from None
     if name.endswith(RAW):
         raise ConfigError(f"channel {name}: names ending in {RAW} are those of uncalibrated values")
