@@ -246,6 +246,10 @@ class Hub:
 
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        now_ms, asked = self.now_ms(), self._asked_raised
+        if asked is not None and asked.asked_ms > now_ms:
+            # The clock was set back: alerts that come now are newer than what the master said.
+            self._asked(replace(asked, asked_ms=now_ms))
         self._changed(self.rooms.tick(self._clock_ms))
 
     # --- what the watcher tells -----------------------------------------------------------------
