@@ -1,5 +1,7 @@
 """More services than a client may watch: other parties set up as many as they like."""
 
+import math
+
 import pytest
 
 from agent.client import WatchError
@@ -39,6 +41,24 @@ def test_the_page_is_live_however_many_services_there_are(tmp_path, fleet, monke
     [line, *others] = [each for each in made.said if "watched" in each]
     assert line.startswith("32 services of 130 are watched; console.services names those")
     assert len(others) == (most < MAX_WATCHED)
+
+
+def test_rounds_are_taken_while_other_services_are_slow(tmp_path, fleet, monkeypatch):
+    """Their first answers are awaited one after the other."""
+    fleet.every_s = math.inf
+    taken, plain = [], FakeClient.query
+
+    def query(client, areas, *, service, **more):
+        if service == "s1":
+            fleet.rounds.put("of s0")
+        if service == "s3":
+            taken.append(fleet.rounds.empty())
+        return plain(client, areas, service=service, **more)
+
+    monkeypatch.setattr(FakeClient, "query", query)
+    with FakeGateway(tmp_path, fleet) as made:
+        ask(made, "/api/v1/now", token=made.token("viewer"))
+        assert wait_until(lambda: taken, bool)[0]
 
 
 def test_services_that_give_what_no_other_gives_are_watched_first():

@@ -167,7 +167,11 @@ class _Turn:
         rounds: dict[str, Rounds] = {}
         try:
             for service, areas in asked.items():
+                if self._stop.is_set():
+                    break
                 self._first(service, areas)
+                # Each may take seconds: those before it are not to grow stale meanwhile.
+                self._take_rounds(rounds, 0.0)
                 if not self._open_or_tell(rounds, service, areas):
                     break
             if not self._stop.is_set():
@@ -184,9 +188,7 @@ class _Turn:
     def _follow(self, asked: dict[str, tuple[str, ...]], rounds: dict[str, Rounds]) -> None:
         learnt_s = words_s = time.monotonic()
         while not self._stop.is_set():
-            for service, each in rounds.items():
-                if (found := each.wait(POLL_S / len(rounds))) is not None:
-                    self._took(service, found.answer)
+            self._take_rounds(rounds, POLL_S)
             if not rounds:
                 self._stop.wait(POLL_S)
             if time.monotonic() - learnt_s > ABOUT_EVERY_S:
@@ -199,6 +201,11 @@ class _Turn:
             if self._wordless and time.monotonic() - words_s > WORDS_EVERY_S:
                 words_s = time.monotonic()
                 self._learn_words()
+
+    def _take_rounds(self, rounds: Mapping[str, Rounds], wait_s: float) -> None:
+        for service, each in rounds.items():
+            if (found := each.wait(wait_s / len(rounds))) is not None:
+                self._took(service, found.answer)
 
     def _learn(self) -> dict[str, tuple[str, ...]]:
         """Ask what there is; the areas to watch of each service."""
