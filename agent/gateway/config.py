@@ -239,7 +239,7 @@ class GatewayConsole(Section, frozen=True):
         Meta(
             max_length=MAX_SERVICES,
             description="Services watched; empty: all that this client may ask, as the master "
-            "says.",
+            "says, of more than 32 those first that give what no other gives.",
         ),
     ] = ()
     areas: Annotated[

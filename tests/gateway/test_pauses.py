@@ -62,8 +62,8 @@ def test_before_the_fleet_answers_old_values_are_not_live(tmp_path, fleet, monke
 
         assert states() == {("live", "")}
         wait_until(lambda: made.gateway.hub.source.state, lambda state: state == "idle")
-        later_ms = made.gateway.hub.now_ms() + 120_000
-        monkeypatch.setattr(made.gateway.hub, "now_ms", lambda: later_ms)
+        later_s = made.gateway.hub.clock() + 120.0
+        monkeypatch.setattr(made.gateway.hub, "clock", lambda: later_s)
         monkeypatch.setattr(made.gateway.hub, "wait_s", 0.01)
         fleet.hold.clear()
         try:

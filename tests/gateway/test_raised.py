@@ -1,16 +1,19 @@
 """What is raised now agrees with the log of alerts: nothing that it cleared comes back, and the
 words of a trigger are of the same time as its value."""
 
+import asyncio
 import math
 
 import pytest
 
 from agent.gateway.feed import raised_table
 from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.hub import Hub
 from agent.gateway.feed.raised import OVERLAP_MS, asked_raised, raised_now
 from agent.gateway.feed.raised_table import Cleared
+from agent.gateway.feed.rooms import Rooms
 from agent.wire.about import About, Raised
-from agent.wire.messages import Answer, AreaResult, Coverage
+from agent.wire.messages import Answer, AreaResult, Coverage, Slo
 from tests.gateway.conftest import Reader, ask
 from tests.gateway.fake import FakeFleet, FakeGateway
 from tests.gateway.samples import notification
@@ -145,3 +148,22 @@ def test_an_area_has_so_many_of_what_the_master_tells(log):
     found = [each.trigger for each in raised_now(log.triggers, asked) if each.area == "b1/r1"]
     assert found == [f"t{n}" for n in range(6, 70)], "the newest"
     assert asked.areas == {"b1/r2"}
+
+
+def test_an_alert_is_shown_after_the_clock_was_set_back_since_the_master_was_asked(tmp_path):
+    now_ms = [HEARD_MS + 10_800_000]
+    log = AlertLog(tmp_path / "alerts.sqlite", print, now_ms=lambda: now_ms[0])
+    hub = Hub(Rooms(), log, every_s=5.0, slo=Slo(99.0, 1_000.0), now_ms=lambda: now_ms[0])
+
+    async def set_back():
+        about = AreaResult(AREA, about=About(()))
+        hub.learned(Answer("q", "complete", 1.0, True, Coverage(1, 1), (about,)))
+        now_ms[0] = HEARD_MS
+        hub._tick()
+        log.append(notification(area=AREA, at_ms=HEARD_MS), None, 1)
+        raised = [each.area for each in hub.raised()]
+        hub.close()
+        return raised
+
+    assert asyncio.run(set_back()) == [AREA]
+    log.close()

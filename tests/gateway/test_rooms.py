@@ -64,19 +64,6 @@ def test_what_nobody_asked_for_is_not_late():
     assert rooms.tick(3_600_000 + STALE_MS - 1) == []
     [room] = rooms.tick(3_600_000 + STALE_MS)
     assert (room.state, room.reason) == ("stale", module.SILENT)
-    # A clock that is set back does not make it wait for that hour.
-    [room] = rooms.apply(answer(result("r", temperature=20.0)), 0)
-    assert room.state == "live"
-    assert rooms.tick(STALE_MS - 1) == []
-    assert [each.state for each in rooms.tick(STALE_MS)] == ["stale"]
-
-
-def test_a_clock_that_is_set_back_keeps_no_silent_area_live():
-    rooms = Rooms(STALE_MS)
-    rooms.apply(answer(result("r", temperature=20.0)), 3_600_000)
-    assert rooms.tick(1_000) == [], "it was heard not long ago"
-    [room] = rooms.tick(1_000 + STALE_MS)
-    assert room.state == "stale"
 
 
 def test_an_area_without_an_answer_is_stale_at_once_with_the_reason():

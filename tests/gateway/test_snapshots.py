@@ -121,3 +121,24 @@ def test_one_that_failed_is_made_again(hub, monkeypatch):
         with pytest.raises(MemoryError):
             asyncio.run(hub.snapshot())
     assert len(rooms_of(asyncio.run(hub.snapshot()))) == 8
+
+
+@pytest.mark.parametrize("by_ms", [864_000_000, -10_800_000])
+def test_a_wall_clock_that_is_set_makes_no_room_stale(by_ms):
+    now_ms, now_s = [1_800_000_000_000], [100.0]
+    clocks = {"now_ms": lambda: now_ms[0], "clock": lambda: now_s[0]}
+    hub = Hub(Rooms(30_000.0), Log(), every_s=5.0, slo=Slo(0.9, 1_000), **clocks)
+
+    async def set_it():
+        end = hub.look()
+        hub.took("default", answer(result("b1/r1", temperature=20.0)))
+        now_ms[0] += by_ms
+        hub._tick()
+        states = [each.state for each in hub.all_rooms()]
+        now_s[0] += 30.0
+        hub._tick()
+        end()
+        hub.close()
+        return states + [each.state for each in hub.all_rooms()]
+
+    assert asyncio.run(set_it()) == ["live", "stale"]

@@ -285,9 +285,12 @@ def test_clients_that_got_no_processor_are_found_by_their_own_lateness(monkeypat
         ("iad2", [5, 2, 11], 1),
         ("iad2", [5, 2, 10, 2], 1),
         ("iad1", [5, 2], 1),
+        ("iad2", [3_600_005, 10], 0),
+        ("iad2", [3_590_000], 1),
+        ("iad1", [3_600_005], 1),
     ],
 )
-def test_a_stream_goes_back_with_its_master_s_clock_and_on_from_where_it_had_been(
+def test_a_stream_goes_with_its_master_s_clock_and_on_from_where_it_had_been(
     stepped, starts_ms, wrong
 ):
     step = Fault("clock step", (stepped,), 1.0, 2.0, -3600)

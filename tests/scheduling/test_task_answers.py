@@ -183,7 +183,7 @@ def test_a_tail_that_was_never_seen_refuses_nothing(rig):
 
 
 def test_records_hold_the_times_of_the_papers_figure_7():
-    rig = TaskRig(wall_offset_s=1_000.0)
+    rig = TaskRig(wall_offset=lambda: 1_000.0)
     rig.join("n1", pods=1)
     rig.ask(1, ("b1/f4/r1",), now=1.0)
     rig.ask(2, ("b1/f4/r1",), now=1.0)

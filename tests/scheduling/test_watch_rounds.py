@@ -8,6 +8,7 @@ from agent.scheduling.watches.events import (
     ClockSet,
     ForgetWatch,
     RoundAnswered,
+    RoundsDue,
     SaveWatch,
     SendWatch,
 )
@@ -396,3 +397,45 @@ def test_rounds_that_are_asked_as_the_clock_is_set_keep_their_windows():
         rig.answer(ask)
     seen = [(m.start_ms, m.end_ms) for m in rig.sent if isinstance(m, Round)]
     assert [(a - T0 * 1_000, b - T0 * 1_000) for a, b in seen[: len(asked)]] == asked
+
+
+@pytest.mark.parametrize("style", ["periodic", "streaming"])
+@pytest.mark.parametrize("by_s", [3_600.0, 864_000.0])
+def test_after_a_clock_that_was_behind_from_the_start_rounds_go_on_from_now(by_s, style):
+    rig = Rig()
+    rig.watch(watch(style=style, lasting_s=30.0))
+    rig.until(3.0 + LAG_S)
+    for ask in [*rig.asked]:
+        rig.answer(ask)
+    rig.acknowledge(2)
+    rig.now += by_s
+    [saved] = [each for each in rig.do(ClockSet(by_s)) if isinstance(each, SaveWatch)]
+    assert saved.saved.start_ms == (T0 + by_s) * 1e3
+    rig.until(by_s + 8.0 + LAG_S)
+    ends_s = [end_ms / 1e3 - by_s for _, end_ms in windows(rig.asked)]
+    assert ends_s == [4.0, 5.0, 6.0, 7.0, 8.0]
+
+
+def test_rounds_that_were_late_before_the_clock_was_set_forward_stay_late():
+    rig = Rig()
+    rig.watch(watch())
+    rig.until(2.0 + LAG_S)
+    for ask in [*rig.asked]:
+        rig.answer(ask)
+    rig.acknowledge(2)
+    rig.now += 100.0 + 3_600.0  # it was asked for nothing in 100 s of these
+    rig.do(ClockSet(3_600.0))
+    rig.do(RoundsDue())
+    assert windows(rig.asked)[0] == (3_602_000, 3_603_000)
+
+
+@pytest.mark.parametrize("by_s", [1.0, 30.0])
+def test_a_clock_that_is_set_forward_by_little_skips_no_round(by_s):
+    rig = Rig()
+    rig.watch(watch(style="streaming"))
+    rig.until(2.0 + LAG_S)
+    rig.now += by_s
+    assert not rig.do(ClockSet(by_s))
+    rig.asked.clear()
+    rig.do(RoundsDue())
+    assert windows(rig.asked)[0] == (2_000, 3_000)

@@ -7,6 +7,7 @@ since the version that it has, and gets the newest of each area.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -75,7 +76,10 @@ def _failed(made: asyncio.Future[Any]) -> bool:
 
 
 class Hub:
-    """Rooms, whoever looks at them, and the watch. `watcher` is set before anybody looks."""
+    """Rooms, whoever looks at them, and the watch. `watcher` is set before anybody looks.
+
+    `now_ms` is the wall clock, for what is told and kept. Rooms grow stale by `clock`, which is
+    monotonic, in seconds: a wall clock that is set makes no room older."""
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class Hub:
         every_s: float,
         slo: Slo,
         now_ms: Callable[[], int] = wall_ms,
+        clock: Callable[[], float] = time.monotonic,
         linger_s: float = LINGER_S,
     ) -> None:
         self.rooms = rooms
@@ -94,6 +99,7 @@ class Hub:
         # The services that may be asked, as the master told them last.
         self.services: tuple[ServiceInfo, ...] = ()
         self.now_ms = now_ms
+        self.clock = clock
         # Whether all services were heard since the watch began: before, rooms show what was.
         self.heard = asyncio.Event()
         self.shared = SharedAnswers()
@@ -120,6 +126,10 @@ class Hub:
         self._raised_frame: tuple[list[RaisedNow], Frame] | None = None
         self._changes: dict[int, Frame] = {}
         self._changes_version = -1
+
+    @property
+    def _clock_ms(self) -> int:
+        return round(self.clock() * 1e3)
 
     # --- who looks ------------------------------------------------------------------------------
 
@@ -163,7 +173,7 @@ class Hub:
     def rooms_heard(self) -> list[Room]:
         """Every room as it was heard: before the fleet answers, after a pause, those with old
         values are stale."""
-        return self.all_rooms() if self.heard.is_set() else self.rooms.as_heard(self.now_ms())
+        return self.all_rooms() if self.heard.is_set() else self.rooms.as_heard(self._clock_ms)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the rooms that changed, and have the fleet watched meanwhile; the
@@ -213,7 +223,7 @@ class Hub:
     def _begin(self) -> None:
         self.heard.clear()
         self._be(Source("starting"))
-        self.rooms.ask(self.now_ms())
+        self.rooms.ask(self._clock_ms)
         self._tick()
         if self.watcher is not None:
             self.watcher.start()
@@ -236,16 +246,19 @@ class Hub:
 
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        self._changed(self.rooms.tick(self.now_ms()))
+        now_ms, asked = self.now_ms(), self._asked_raised
+        if asked is not None and asked.asked_ms > now_ms:
+            # The clock was set back: alerts that come now are newer than what the master said.
+            self._asked(replace(asked, asked_ms=now_ms))
+        self._changed(self.rooms.tick(self._clock_ms))
 
     # --- what the watcher tells -----------------------------------------------------------------
 
     def took(self, service: str, answer: Answer) -> None:
         """A round of the watch of a service."""
-        now_ms = self.now_ms()
-        self.deadlines.took(LABEL, service, self._slo, answer, now_ms)
+        self.deadlines.took(LABEL, service, self._slo, answer, self.now_ms())
         version = self.rooms.version
-        changed = self.rooms.apply(answer, now_ms, service)
+        changed = self.rooms.apply(answer, self._clock_ms, service)
         self._be(Source("up"))
         self._changed(changed, always=self.rooms.version != version)
 
@@ -255,14 +268,14 @@ class Hub:
         if about.services is not UNSET:
             self.services = about.services
         version, unknown = self.rooms.version, [gap.area for gap in about.missing]
-        changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
+        changed = self.rooms.learn(facts_of(about), self._clock_ms, unknown)
         before = self._raised and self._raised[1]
         self._changed(changed, always=self.rooms.version != version or self.raised() is not before)
 
     def asks(self, services: Collection[str]) -> None:
         """These services are watched from now on, and no others."""
         version = self.rooms.version
-        changed = self.rooms.asks(services, self.now_ms())
+        changed = self.rooms.asks(services, self._clock_ms)
         self._changed(changed, always=self.rooms.version != version)
 
     def began(self) -> None:
@@ -287,7 +300,7 @@ class Hub:
     def lost(self, message: str) -> None:
         """The link to the master is gone: no room is live until it gives readings again."""
         self.told("away", message)
-        self._changed(self.rooms.lose(self.now_ms()))
+        self._changed(self.rooms.lose(self._clock_ms))
 
     def alerted(self) -> None:
         """An alert is in the log. After the first of many, all are woken for several together."""

@@ -80,7 +80,7 @@ class _Kept:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.version = 0
-        # By service: when it last gave readings, by this gateway's clock, and why it gives none.
+        # By service: when it last gave readings, and why it gives none.
         self.heard_ms: dict[str, int] = {}
         self.lacks: dict[str, str] = {}
         # Since when the master, which says what there is, does not name it.
@@ -93,9 +93,9 @@ class Rooms:
 
     Each call that changes something increases `version` by one; a room has the version of its last
     change, so whoever knows a version finds what is newer. `shape` increases when rooms, channels,
-    units or names come, change or go. Nodes' clocks are never compared with
-    this one's: an area is stale when nothing new of it came for `stale_ms` though it was asked, or
-    the master says why it gives no readings, or is lost itself.
+    units or names come, change or go. `now_ms` is of a monotonic clock; nodes' clocks are never
+    compared with it: an area is stale when nothing new of it came for `stale_ms` though it was
+    asked, or the master says why it gives no readings, or is lost itself.
     """
 
     def __init__(self, stale_ms: float = 30_000.0) -> None:
@@ -266,7 +266,7 @@ class Rooms:
         for area, kept in self._kept.items():
             if area in named or not above.isdisjoint(with_parents(area)):
                 kept.unnamed_ms = None
-            elif kept.unnamed_ms is None or kept.unnamed_ms > now_ms:  # set back
+            elif kept.unnamed_ms is None:
                 kept.unnamed_ms = now_ms
             elif now_ms - kept.unnamed_ms >= GONE_MS:
                 gone.append(area)
@@ -334,10 +334,6 @@ class Rooms:
 
     def _state(self, kept: _Kept, now_ms: int) -> tuple[State, str]:
         """An area is live while one of its services gives readings."""
-        for service, heard_ms in kept.heard_ms.items():
-            if heard_ms > now_ms:  # the clock was set back
-                kept.heard_ms[service] = now_ms
-        self._asked_ms = min(self._asked_ms, now_ms)
         fresh = [
             service
             for service, heard_ms in kept.heard_ms.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from random import random
 from typing import Final, Protocol
@@ -16,6 +16,8 @@ from msgspec import UNSET, Struct
 from agent.client import Client, ConnectionCutError, NoReplyError, Rounds, WatchError
 from agent.gateway.feed.frames import Link
 from agent.runtime.back_off import BackOff
+from agent.runtime.console import Say
+from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
 POLL_S: Final = 0.2
@@ -33,6 +35,10 @@ PATIENCE_S: Final = 20.0
 CANCEL_MS: Final = 300.0
 MAX_PAUSE_S: Final = 10.0
 LABEL: Final = "console"
+DEFAULT: Final = "default"
+# Other parties set services up, too, and a master bounds the watches of a client (100).
+MAX_WATCHED: Final = 32
+MAX_SAID: Final = 64  # others choose the names in them
 # What may go wrong with a master that is away, restarts, or refuses.
 FAILURES: Final = (NoReplyError, WatchError, ValueError, OSError, zmq.ZMQError)
 
@@ -72,9 +78,14 @@ class Watched(Struct, frozen=True):
 
 
 class Watching:
-    """Starts and ends the thread. `connect` makes its client."""
+    """Starts and ends the thread. `connect` makes its client; `say` takes lines for the operator
+    about services that are not watched, each once."""
 
-    def __init__(self, connect: Callable[[], Client], watched: Watched, tell: Told) -> None:
+    def __init__(
+        self, connect: Callable[[], Client], watched: Watched, tell: Told, say: Say
+    ) -> None:
+        self._say = say
+        self._said = set[str]()
         self._connect = connect
         self._watched = watched
         self._tell = tell
@@ -110,7 +121,10 @@ class Watching:
             began_s = time.monotonic()
             try:
                 with self._connect() as client:
-                    _Turn(client, self._watched, self._tell, stop, self._wordless).run()
+                    turn = _Turn(
+                        client, self._watched, self._tell, stop, self._wordless, self._left_out
+                    )
+                    turn.run()
             except FAILURES as error:
                 if not stop.is_set():
                     why = " ".join(str(error).split())
@@ -121,6 +135,11 @@ class Watching:
             if time.monotonic() - began_s > MAX_PAUSE_S:
                 pauses.reset()
             stop.wait(pauses.next())
+
+    def _left_out(self, line: str) -> None:
+        if line not in self._said and len(self._said) < MAX_SAID:
+            self._said.add(line)
+            self._say(f"{line}; console.services names those that are to be watched\n")
 
 
 class _Turn:
@@ -133,8 +152,10 @@ class _Turn:
         tell: Told,
         stop: threading.Event,
         wordless: deque[str],
+        left_out: Callable[[str], object],
     ) -> None:
         self._wordless = wordless
+        self._left_out = left_out
         self._client = client
         self._watched = watched
         self._tell = tell
@@ -146,8 +167,13 @@ class _Turn:
         rounds: dict[str, Rounds] = {}
         try:
             for service, areas in asked.items():
+                if self._stop.is_set():
+                    break
                 self._first(service, areas)
-                rounds[service] = self._open(service, areas)
+                # Each may take seconds: those before it are not to grow stale meanwhile.
+                self._take_rounds(rounds, 0.0)
+                if not self._open_or_tell(rounds, service, areas):
+                    break
             if not self._stop.is_set():
                 self._tell.began()
             self._follow(asked, rounds)
@@ -162,18 +188,24 @@ class _Turn:
     def _follow(self, asked: dict[str, tuple[str, ...]], rounds: dict[str, Rounds]) -> None:
         learnt_s = words_s = time.monotonic()
         while not self._stop.is_set():
-            for service, each in rounds.items():
-                if (found := each.wait(POLL_S / len(rounds))) is not None:
-                    self._took(service, found.answer)
+            self._take_rounds(rounds, POLL_S)
             if not rounds:
                 self._stop.wait(POLL_S)
             if time.monotonic() - learnt_s > ABOUT_EVERY_S:
                 learnt_s = time.monotonic()
                 if self._learn() != asked:
                     return
+                for service in [each for each in asked if each not in rounds]:
+                    if not self._open_or_tell(rounds, service, asked[service]):
+                        break
             if self._wordless and time.monotonic() - words_s > WORDS_EVERY_S:
                 words_s = time.monotonic()
                 self._learn_words()
+
+    def _take_rounds(self, rounds: Mapping[str, Rounds], wait_s: float) -> None:
+        for service, each in rounds.items():
+            if (found := each.wait(wait_s / len(rounds))) is not None:
+                self._took(service, found.answer)
 
     def _learn(self) -> dict[str, tuple[str, ...]]:
         """Ask what there is; the areas to watch of each service."""
@@ -185,9 +217,11 @@ class _Turn:
             raise WatchError(about.message or about.reason or "refused")
         self._tell.learned(about)
         told = {} if about.services is UNSET else {each.name: each for each in about.services}
-        names = self._watched.services or tuple(told)
+        names = self._watched.services or chosen(told, MAX_WATCHED)
         if not names:
             raise WatchError("this client may ask no service of the master")
+        if not self._watched.services and len(told) > len(names):
+            self._left_out(f"{len(names)} services of {len(told)} are watched")
         areas = {name: told[name].areas if name in told else () for name in names}
         found = {name: self._watched.areas or areas[name] for name in names}
         if not any(found.values()):
@@ -217,6 +251,19 @@ class _Turn:
         )
         self._took(service, answer)
 
+    def _open_or_tell(
+        self, rounds: dict[str, Rounds], service: str, areas: tuple[str, ...]
+    ) -> bool:
+        """Whether the master takes one more watch; WatchError if it takes none at all."""
+        try:
+            rounds[service] = self._open(service, areas)
+        except WatchError as error:
+            if not rounds:
+                raise
+            self._left_out(f"service {service} is not watched: {error}")
+            return False
+        return True
+
     def _open(self, service: str, areas: tuple[str, ...]) -> Rounds:
         rounds = self._client.watch(
             areas,
@@ -243,6 +290,25 @@ class _Turn:
             self._tell.told("away", answer.message or answer.reason or "refused")
         else:
             self._tell.took(service, answer)
+
+
+def chosen(told: Mapping[str, ServiceInfo], most: int) -> tuple[str, ...]:
+    """So many of the services: `default`, then those that give a channel of an area that none
+    before gives, then others. O(areas)."""
+    if len(told) <= most:
+        return tuple(told)
+    given: set[tuple[str, str]] = set()
+    new, others = list[str](), list[str]()
+    for name in sorted(told, key=lambda each: each != DEFAULT):
+        info = told[name]
+        gives = {
+            (info.capability, area)
+            for area in info.areas
+            if ("", area) not in given  # all channels
+        }
+        (others if gives <= given else new).append(name)
+        given |= gives
+    return tuple([*new, *others][:most])
 
 
 class FromThread:

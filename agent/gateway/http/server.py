@@ -125,7 +125,7 @@ class Server:
             console.services, console.areas, console.every_s, Slo(99.0, console.latency_ms)
         )
         tell = FromThread(loop.call_soon_threadsafe, hub)
-        watching = Watching(self._connections.client, watched, tell)
+        watching = Watching(self._connections.client, watched, tell, self._say)
         hub.watcher = watching
         sources = Sources(config.gateway.name, self._folder, hub, gateway.alerts, self._say)
         gateway.outputs.extend(outputs_of(config, sources))

@@ -27,7 +27,11 @@ def schedulers(
     last_values: LastValues,
 ) -> tuple[QueryScheduler, TaskScheduler]:
     """Both; `state` has the nodes of the last run, `last_values` what clones know of devices."""
-    wall_offset_s = time.time() - clock()
+
+    def wall_offset() -> float:
+        """The clock may have been set since the start."""
+        return time.time() - clock()
+
     iad, scheduling = config.iad.name, config.scheduling
     pool = [Member(m.iad, m.address, m.areas) for m in config.pool]
     queries = QueryScheduler(
@@ -37,7 +41,7 @@ def schedulers(
         run=secrets.token_hex(16),
         timeout_factor=scheduling.timeout_factor,
         clients=rates,
-        wall_offset_s=wall_offset_s,
+        wall_offset=wall_offset,
         stopwatch=clock,
         started_s=clock(),
         budget=budget,
@@ -54,7 +58,7 @@ def schedulers(
         policy=scheduling.policy,
         heartbeat_s=config.liveness.heartbeat_s,
         lost_after=config.liveness.lost_after,
-        wall_offset_s=wall_offset_s,
+        wall_offset=wall_offset,
         stopwatch=clock,
         first_subtask_id=secrets.randbits(31) << 20,
         # Without records there is nowhere to store events: they wait at the nodes.

@@ -84,7 +84,8 @@ class QueryScheduler:
     `pool` is that of the service `default`, which is unknown if the pool is empty; other services
     come with events. A query keeps the pool that it started with.
 
-    `wall_offset_s` is wall time minus the monotonic clock of `now`; it dates the records only.
+    `wall_offset` gives wall time minus the monotonic clock of `now`, which changes when somebody
+    sets the clock; it dates the records only.
     `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation for
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
     this start, from which the task ids are made. `clients` are the rates of clients, without limits
@@ -101,7 +102,7 @@ class QueryScheduler:
         run: str,
         timeout_factor: float = TIMEOUT_FACTOR,
         clients: ClientRates | None = None,
-        wall_offset_s: float = 0.0,
+        wall_offset: Callable[[], float] = lambda: 0.0,
         stopwatch: Callable[[], float] | None = None,
         started_s: float | None = None,
         budget: SharedBudget | None = None,
@@ -115,7 +116,7 @@ class QueryScheduler:
             self._pools[DEFAULT] = Pool(Service(DEFAULT, iad, 0, tuple(pool)), None)
         self._task_ids = _unguessable(run)
         self._timeout_factor = timeout_factor
-        self._wall_offset_s = wall_offset_s
+        self._wall_offset = wall_offset
         self._clients = ClientRates() if clients is None else clients
         self._open: dict[str, tuple[QueryEntry, Share]] = {}
         self._timers: Timers[QueryEntry] = Timers()
@@ -455,7 +456,7 @@ class QueryScheduler:
         return now if self._stopwatch is None else self._stopwatch()
 
     def _record(self, entry: QueryEntry, answer: Answer) -> WriteRecord:
-        return WriteRecord(query_record(self._iad, entry, answer, self._wall_offset_s))
+        return WriteRecord(query_record(self._iad, entry, answer, self._wall_offset()))
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""

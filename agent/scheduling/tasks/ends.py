@@ -38,7 +38,7 @@ class TaskEnds:
         iad: str,
         counters: dict[str, int],
         read: Callable[[float], float],
-        wall_offset_s: float,
+        wall_offset: Callable[[], float],
         last_known: LastKnown = nothing_known,
         names: Mapping[str, str] | None = None,
     ) -> None:
@@ -47,7 +47,7 @@ class TaskEnds:
         self._names = names or {}
         self._counters = counters
         self._read = read
-        self._wall_offset_s = wall_offset_s
+        self._wall_offset = wall_offset
         self.open: dict[tuple[Peer, str], TaskEntry] = {}
         self.timeouts: Timers[TaskEntry] = Timers()
 
@@ -142,7 +142,7 @@ class TaskEnds:
         self, entry: TaskEntry, result: TaskResult | None, ended_s: float
     ) -> list[Instruction]:
         """Record a task, and send its result unless it was cancelled."""
-        record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset_s))
+        record = WriteRecord(task_record(self._iad, entry, result, ended_s, self._wall_offset()))
         entry.held.release()
         entry.held_areas.release()
         # Subtasks that pods still work on would keep them.

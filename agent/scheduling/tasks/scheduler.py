@@ -93,7 +93,7 @@ class TaskScheduler:
         policy: Policy = "edfq",
         heartbeat_s: float = 1.0,
         lost_after: int = 3,
-        wall_offset_s: float = 0.0,
+        wall_offset: Callable[[], float] = lambda: 0.0,
         stopwatch: Callable[[], float] | None = None,
         first_subtask_id: int = 1,
         takes_events: bool = False,
@@ -111,7 +111,7 @@ class TaskScheduler:
         self._known = KnownNodes(known)
         self._estimator = estimator
         self._stopwatch = stopwatch
-        self._wall_offset_s = wall_offset_s
+        self._wall_offset = wall_offset
         self._counters = {
             "tasks": 0,
             "cancelled": 0,
@@ -122,7 +122,7 @@ class TaskScheduler:
             "implausible_results": 0,
             **refusal_counters("tasks"),
         }
-        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s, last_known, names)
+        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset, last_known, names)
         self._open, self._timeouts = self._ends.open, self._ends.timeouts
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._membership = NodeMembership(
@@ -309,7 +309,7 @@ class TaskScheduler:
         if task.form in SIZED and not entry.held.expect(expected_bytes(entry, asked)):
             return self._ends.refuse(entry, Refused("overloaded", FULL), now)
         entry.become("open")
-        entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
+        entry.heading = subtask_heading(self._iad, entry, self._wall_offset())
         self._open[entry.origin, task.id] = entry
         entry.timer = self._timeouts.set(entry.received_s + task.timeout_ms / 1e3, entry)
         key = self._dispatcher.key(entry)

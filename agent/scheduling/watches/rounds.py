@@ -223,6 +223,21 @@ class WatchEntry(StateMachine):
         self.start_ms += max(0, missing_ms)
         return missing_ms > 0
 
+    def pass_over(self, now: float, by_s: float, most_s: float) -> bool:
+        """Whether the clock was set forward by more than `most_s`, past rounds that are not asked
+        yet: then those follow from now on, by whole intervals. Nothing took place in the time
+        between, in which there may be a hundred thousand rounds; those that were late before the
+        step stay late. Those of alerts are not of the clock."""
+        if by_s <= most_s or self.alerts is not None:
+            return False
+        interval_ms = self.watch.interval_s * 1e3
+        late_ms = now * 1e3 - self._follows_ms(self._last_asked + 1)
+        passed_ms = round(min(by_s * 1e3, late_ms) // interval_ms * interval_ms)
+        if passed_ms <= 0:
+            return False
+        self.start_ms += passed_ms
+        return True
+
     @property
     def _last_asked(self) -> int:
         return max(self.settled, *self.rounds) if self.rounds else self.settled

@@ -178,7 +178,9 @@ class WatchScheduler:
                 moved = [
                     entry
                     for entry in self._watches
-                    if entry.go_on(now, by_s, CLOCK_STEP_S) or entry.put_right(now, CLOCK_STEP_S)
+                    if entry.go_on(now, by_s, CLOCK_STEP_S)
+                    or entry.put_right(now, CLOCK_STEP_S)
+                    or entry.pass_over(now, by_s, CLOCK_STEP_S)
                 ]
                 return [SaveWatch(entry.key, self._saved(entry)) for entry in moved]
 
