@@ -205,10 +205,10 @@ class PushPlane:
         return True
 
     @property
-    def under_way(self) -> bool:
-        """Whether some of these events are still to be published. They wait for a disk that is slow
-        or refuses."""
-        return bool(self._brought)
+    def under_way(self) -> int:
+        """How many turns the rest of these events takes; `bring` refuses from MAX_BROUGHT on. They
+        wait for a disk that is slow or refuses."""
+        return len(self._brought)
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage now, in one transaction;
