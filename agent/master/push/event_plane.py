@@ -17,9 +17,10 @@ from agent.master.push.push_plane import MAX_BROUGHT
 from agent.master.recording.records import Records
 from agent.overlay.round_robin_queue import Flow, RoundRobinQueue
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import ANYONE, Peer, SendToNode
-from agent.scheduling.tasks.node_claims import EventClaims
-from agent.wire.node_messages import EventsTaken, NodeEvents
+from agent.runtime.token_bucket import TokenBuckets
+from agent.scheduling.events import ANYONE, Peer, SendToNode, TellOperator
+from agent.scheduling.tasks.node_claims import QUIET_S, EventClaims
+from agent.wire.node_messages import EventsTaken, NodeEvent, NodeEvents
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import NodeEventRecord
@@ -33,6 +34,11 @@ MAX_GATHERED: Final = 1_024
 # that keeps to the protocol has 192 at most without an acknowledgement.
 MAX_WAITING: Final = 4 * MAX_GATHERED
 MAX_OF_ONE: Final = 512
+# Events of one node: so many at once, which is what it keeps twice, and so many a second. More push
+# the other records of this master out of its files, for ever. A long one counts as several.
+BURST: Final = 20_000.0
+RATE_PER_S: Final = 100.0
+LONG: Final = 256  # characters
 # Messages of one node that are held while its home moves; a node sends no more without an
 # acknowledgement.
 MAX_HELD: Final = 256
@@ -128,6 +134,8 @@ class EventPlane:
         self._wall = wall
         # By node; what counts as bytes are its events.
         self._waiting: RoundRobinQueue[_Arrived] = RoundRobinQueue()
+        self._rates = TokenBuckets(BURST, RATE_PER_S)
+        self._told = TokenBuckets(1.0, 1.0 / QUIET_S)
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
@@ -197,7 +205,7 @@ class EventPlane:
         self._reactor.perform(instructions)
         if not message.events:
             return
-        if self._may_wait(node, len(message.events)):
+        if self._may_wait(node, len(message.events)) and self._within_rate(node, message, now):
             flow = Flow(node, "", kept=False)
             self._waiting.put(flow, _Arrived(peer, node, message), len(message.events))
             self._fill(now)
@@ -209,6 +217,18 @@ class EventPlane:
         own = self._waiting.bytes_waiting(node) + sum(batch.of_node[node] for batch in batches)
         left = min(MAX_OF_ONE, MAX_WAITING - self._waiting.bytes - more)
         return own + more <= left
+
+    def _within_rate(self, node: str, message: NodeEvents, now: float) -> bool:
+        """Whether the node sends no more than it may; counts these."""
+        cost = float(sum(map(_cost_of, message.events)))
+        bucket = self._rates.of(node, now)
+        if not bucket.wait_s(now, cost):
+            bucket.take(cost)
+            return True
+        if self._told.admits(node, now):
+            line = f"node {node} sends more than {RATE_PER_S:g} events a second; more are not taken"
+            self._reactor.perform([TellOperator(line)])
+        return False
 
     def _fill(self, now: float) -> None:
         """Gather what waits, in turns of its nodes."""
@@ -358,3 +378,7 @@ class EventPlane:
         self._gathered, self._due = _Batch(), None
         self._waiting.clear()
         self._look_drained()
+
+
+def _cost_of(event: NodeEvent) -> int:
+    return 1 + (len(event.text) + sum(map(len, event.areas))) // LONG

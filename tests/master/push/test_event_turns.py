@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from agent.master.push.event_plane import GATHER_S, MAX_OF_ONE, MAX_WAITING, EventPlane
-from agent.scheduling.events import SendToNode
+from agent.master.push.event_plane import (
+    BURST,
+    GATHER_S,
+    MAX_OF_ONE,
+    MAX_WAITING,
+    RATE_PER_S,
+    EventPlane,
+)
+from agent.scheduling.events import SendToNode, TellOperator
 from agent.wire.base import MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.node_messages import NodeEvent, NodeEvents
 from tests.master.event_ends import Disk as EventDisk
@@ -28,8 +36,10 @@ class Nodes:
         self.rig = Rig()
         self.disk = EventDisk()
         self.taken: dict[str, int] = {}
+        self.lines: list[str] = []
         reactor = self.rig.plane._reactor
         reactor.performs(SendToNode, self._told)
+        reactor.performs(TellOperator, lambda told: self.lines.append(told.line))
         self.plane = EventPlane(
             reactor,
             "iad1",
@@ -127,3 +137,22 @@ def test_what_waits_when_the_records_refuse_is_not_taken(nodes):
     while not nodes.taken:
         nodes.turn()
     assert nodes.taken == {"n1": MAX_EVENTS}
+
+
+@pytest.mark.parametrize("text", ["", "x" * 512])
+def test_a_node_fills_no_records_for_ever(nodes, text):
+    """A store of a node that was away for long is taken at once, and not much more."""
+    first, began_s = 1, nodes.rig.now
+    while nodes.rig.now < began_s + 60.0:
+        told = alerts(first)
+        events = tuple([replace(each, trigger="", text=text) for each in told.events])
+        nodes.plane.arrived("bad", replace(told, events=events))
+        first += MAX_EVENTS
+        nodes.turn()
+    allowed = BURST + RATE_PER_S * 60.0
+    assert len(nodes.disk.records) <= (allowed / 3 if text else allowed)
+    assert len(nodes.disk.records) >= (allowed / 4 if text else BURST)
+    assert nodes.lines == ["node bad sends more than 100 events a second; more are not taken"]
+    nodes.plane.arrived("good", alerts(1))
+    while "good" not in nodes.taken:
+        nodes.turn()
