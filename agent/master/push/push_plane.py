@@ -109,6 +109,7 @@ class PushPlane:
             epoch=self.epoch,
             routing=config.overlay.routing,
             limits=Limits(batch_s=BATCH_S, most_remembered=remembered),
+            wall=wall,
         )
         self._spool = Spool()
         self._inboxes = self.inboxes = MovableInboxes(
@@ -206,8 +207,7 @@ class PushPlane:
 
     @property
     def under_way(self) -> int:
-        """How many turns the rest of these events takes; `bring` refuses from MAX_BROUGHT on. They
-        wait for a disk that is slow or refuses."""
+        """How many turns the rest of these takes: a disk that is slow or refuses holds them up."""
         return len(self._brought)
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
