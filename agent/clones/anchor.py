@@ -30,9 +30,9 @@ class Anchor(StateMachine):
     """Its state on disk is in `kept` and `taken`."""
 
     __slots__ = (
-        "asker", "due_s", "had", "handle", "kept", "missed", "next_round_s", "pauses", "peers",
-        "renew_s", "retry_s", "round_open", "rounds", "rounds_failed", "taken", "trouble",
-        "unresolved",
+        "asker", "due_s", "had", "handle", "kept", "next_round_s", "pauses", "peers", "renew_s",
+        "retry_s", "round_open", "rounds", "rounds_failed", "taken", "told_s", "trouble",
+        "unresolved", "untold",
     )  # fmt: skip
 
     TRANSITIONS = ANCHOR_TRANSITIONS
@@ -52,7 +52,9 @@ class Anchor(StateMachine):
         self.peers: dict[str, str] = {}
         self.next_round_s = self.retry_s = self.renew_s = math.inf
         self.round_open = False
-        self.rounds = self.rounds_failed = self.missed = 0
+        self.rounds = self.rounds_failed = 0
+        # Outputs that were lost since the operator was told of some, and when that was.
+        self.untold, self.told_s = 0, -math.inf
         # Its place among the timers.
         self.due_s, self.handle = math.inf, -1
         self.pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)

@@ -24,7 +24,7 @@ from agent.clones.events import (
     TellOperator,
     TellReading,
 )
-from agent.topics.flow import RENEW_S
+from agent.topics.flow import RENEW_S, TELL_LOSS_S
 from agent.wire.push import Gap, Notified, Subscribe, Subscribed
 
 Instructions = list[AnchorsInstruction]
@@ -67,7 +67,7 @@ class Flow:
                 saved = SaveTaken(anchor.device, anchor.taken)
                 return [saved, GiveOutput(anchor.device, said.id, position, time_ms, own)]
             case Gap() as gap:
-                return self._gap(anchor, gap)
+                return self._gap(anchor, gap, now)
             case Subscribed(state="open"):
                 return self._opened(anchor, now)
             case Subscribed(state="refused", message=why):
@@ -112,15 +112,19 @@ class Flow:
         anchor.retry_s = now + anchor.pauses.next()
         return []
 
-    def _gap(self, anchor: Anchor, gap: Gap) -> Instructions:
+    def _gap(self, anchor: Anchor, gap: Gap, now: float) -> Instructions:
         if gap.last <= anchor.taken.position:
             return []
         count = gap.last - gap.first + 1 if gap.lost is None else gap.lost.count
-        anchor.missed += count
+        anchor.untold += count
         anchor.taken = replace(anchor.taken, position=gap.last)
-        line = f"clone of {anchor.device}: {count} of what it put out are lost"
         saved = SaveTaken(anchor.device, anchor.taken)
-        return [TellOperator(line), saved, PassOver(anchor.device, anchor.kept.id, gap.last)]
+        passed = PassOver(anchor.device, anchor.kept.id, gap.last)
+        if now < anchor.told_s + TELL_LOSS_S:  # another IAD's master may say any number of them
+            return [saved, passed]
+        line = f"clone of {anchor.device}: {anchor.untold} of what it put out are lost"
+        anchor.told_s, anchor.untold = now, 0
+        return [TellOperator(line), saved, passed]
 
     # --- readings ------------------------------------------------------------------------------
 

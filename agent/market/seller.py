@@ -304,7 +304,7 @@ class Seller:
         names = self._names[owner] + more
         if more > 0 and not self._fits(owner, names, self._names.total() + more, MAX_NAMES):
             return f"{service.id} is too large beside the other services of {self._iad}", []
-        areas = next((m.areas for m in service.members if m.iad == self._iad), None)
+        areas = _areas_of(service, self._iad)
         if areas is None:
             return f"{self._iad} is not in the pool that it was sent", []
         terms = own_terms(service, self._iad)
@@ -342,11 +342,14 @@ class Seller:
             return f"{self._iad} does not offer {service.capability} in these areas", {}
         means_s = self._look(areas)
         if known is not None and known.terms is not None and known.means_s:
-            same_nodes = means_s.keys() <= known.means_s.keys()
-            if same_nodes and (not means_s or no_harder(terms, known.terms)):
-                # Sold already. Or all nodes are away, for example after a restart: they keep their
-                # shares.
-                return "", known.means_s
+            before = AreaSet(_areas_of(known.service, self._iad) or ())
+            if not means_s and all(before.covers(area) for area in areas):
+                # All nodes are away, for example after a restart: they keep their shares. Harder
+                # terms have to fit them, too.
+                means_s = dict(known.means_s)
+            same_nodes = means_s and means_s.keys() <= known.means_s.keys()
+            if same_nodes and no_harder(terms, known.terms):
+                return "", known.means_s  # Sold already.
         if not means_s:
             return "no edge node is live in these areas now", {}
         if not affordable(terms, means_s, self._sold(service.id), self._most):
@@ -481,6 +484,11 @@ class Seller:
                     totals[node] = totals[node] + one if node in totals else one
         for node, total in totals.items():
             assert fewest_pods(means_s[node], total, self._most) is not None, (node, total)
+
+
+def _areas_of(service: Service, iad: str) -> tuple[str, ...] | None:
+    """The areas that a member has in the pool; None if it is not in it."""
+    return next((member.areas for member in service.members if member.iad == iad), None)
 
 
 def _names(service: Service) -> int:

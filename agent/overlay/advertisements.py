@@ -9,6 +9,7 @@ left open there).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from _core.matching.civ import Civ
@@ -61,11 +62,11 @@ class Hosted:
     Memory: each advertisement with its CIV and one stamp for each other cluster.
     """
 
-    def __init__(self, own: BrokerId, clusters: int, epoch: int) -> None:
+    def __init__(self, own: BrokerId, clusters: int, epoch: int, wall: Callable[[], float]) -> None:
         self._cluster = own.cluster
         self._width = clusters
         self._replicas: AntiEntropy[int, int, Filter] = AntiEntropy(
-            own.cluster, epoch, MAX_OF_A_HOST
+            own.cluster, epoch, MAX_OF_A_HOST, wall=wall
         )
         self._matcher: Matcher[int] = Matcher()
         self._hosted: dict[int, _Hosted] = {}
@@ -220,12 +221,12 @@ class Announced:
     cluster wants it.
     """
 
-    def __init__(self, own: BrokerId, epoch: int) -> None:
+    def __init__(self, own: BrokerId, epoch: int, wall: Callable[[], float]) -> None:
         self._own = own
         self._epoch = epoch
         self._given = 0
         self._replicas: AntiEntropy[int, int, Filter] = AntiEntropy(
-            own.cluster, epoch, MAX_OF_A_HOST
+            own.cluster, epoch, MAX_OF_A_HOST, wall=wall
         )
         self._matcher: Matcher[tuple[int, int]] = Matcher()
         self._wanted: dict[tuple[int, int], bool] = {}

@@ -41,9 +41,11 @@ MAX_ITEMS = 1 << 14
 # Of the items of one home: four times what the filters of all users of a master may have.
 MAX_BYTES = 1 << 25
 ITEMS_OF_A_PART = 100
-# A home accepts earlier sets of its own up to this far above its start epoch. There is room above
-# that: a broker that claims the highest possible epoch does not lock a home out.
+# What no epoch has reached by the wall clock, as all brokers read it: a set of a later one is no
+# home's. So whatever is believed of a home, the home can exceed, at the latest when its clock shows
+# what that of the other one did. Epochs grow by one a second at most, the bound faster.
 MAX_OUTBID = 1 << 40
+EPOCHS_PER_S = 1 << 10
 
 Home = TypeVar("Home", bound=Hashable)
 Name = TypeVar("Name", str, int)
@@ -83,7 +85,8 @@ class SnapshotPart(NamedTuple, Generic[Home, Name, Item]):
 class Effect(NamedTuple, Generic[Name, Item]):
     """Outcome of `take`: ``news``, the set has a new version; ``known``, this version or a later
     one was here already; ``waiting`` for more parts; ``gap``, an earlier change is missing;
-    ``refused``, the set would be too large, or the part lies outside it; ``outbid``, the update
+    ``refused``, the set would be too large, the part lies outside it, or no home can be in that
+    epoch; ``outbid``, the update
     carried a later version of this broker's own set than it ever had, so the own set has got a new
     version. A changed item is both in `removed` and in `added`."""
 
@@ -128,13 +131,15 @@ class AntiEntropy(Generic[Home, Name, Item]):
         *,
         size: Callable[[Item], int] = lambda _: 0,
         most_bytes: int = MAX_BYTES,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`epoch` is at least 1 and higher than at any earlier start of this home; `size` gives the
-        bytes of an item, of which a home of others may have `most_bytes`."""
+        bytes of an item, of which a home of others may have `most_bytes`; `wall` reads the wall
+        clock in seconds since 1970 UTC."""
         if epoch < 1:
             raise ValueError(f"epochs begin at 1, not {epoch}")
         self.own = own
-        self._most_epoch = epoch + MAX_OUTBID
+        self._wall = wall
         self._most_items = most_items
         self._kept_changes = kept_changes
         self._size = size
@@ -191,7 +196,10 @@ class AntiEntropy(Generic[Home, Name, Item]):
     def is_outbid_by(self, theirs: Version) -> bool:
         """Whether another broker has a later version of the own set than this one ever had. An
         implausibly high epoch is none. O(1)."""
-        return theirs > self._sets[self.own].version and theirs.epoch <= self._most_epoch
+        return theirs > self._sets[self.own].version and self._is_possible(theirs)
+
+    def _is_possible(self, version: Version) -> bool:
+        return version.epoch <= MAX_OUTBID + EPOCHS_PER_S * max(0.0, self._wall())
 
     def outbid(self, versions: Mapping[Home, Version]) -> bool:
         """If another broker has a later version of the own set (`is_outbid_by`), raise the version
@@ -216,6 +224,8 @@ class AntiEntropy(Generic[Home, Name, Item]):
         if update.home == self.own:
             self.outbid({self.own: update.version})
             return _OUTBID
+        if not self._is_possible(update.version):
+            return _REFUSED
         known = self._sets.get(update.home) or _Set(NOTHING)
         effect = (
             self._take_change(known, update)

@@ -54,16 +54,18 @@ class Broker:
         epoch: int,
         routing: Routing = "idr",
         limits: Limits | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`epoch` is at least 1, and higher than at any earlier start. ScotError if the overlay has
-        no such broker."""
+        """`epoch` is at least 1, and higher than at any earlier start; `wall` reads the wall clock
+        in seconds since 1970 UTC. ScotError if the overlay has no such broker."""
         scot.check(at)
         self.broker: Final = at
         self._scot = scot
         self._limits = limits or Limits()
         self._out: list[Instruction] = []
         self._source_router = SourceRouter(at, scot, self._out)
-        self._tables = Tables(at, scot, epoch, self._limits.unknown_s, self._source_router)
+        unknown_s = self._limits.unknown_s
+        self._tables = Tables(at, scot, epoch, unknown_s, self._source_router, wall)
         self._forwarding = Forwarding(
             at,
             scot,

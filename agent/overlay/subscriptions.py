@@ -9,7 +9,7 @@ up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from agent.overlay.anti_entropy import NOTHING, AntiEntropy, SnapshotPart, Version
@@ -48,11 +48,13 @@ _NOTHING_CHANGED = Changed([], [], [])
 class Subscriptions:
     """The table of one broker. Memory: that of all subscriptions of the cluster."""
 
-    def __init__(self, own: BrokerId, scot: Scot, epoch: int) -> None:
+    def __init__(self, own: BrokerId, scot: Scot, epoch: int, wall: Callable[[], float]) -> None:
         self._own = own.vertex
         self._cluster = own.cluster
         self._scot = scot
-        self._replicas: AntiEntropy[str, int, Filter] = AntiEntropy(own.vertex, epoch, size=size_of)
+        self._replicas: AntiEntropy[str, int, Filter] = AntiEntropy(
+            own.vertex, epoch, size=size_of, wall=wall
+        )
         self._matcher: Matcher[tuple[str, int]] = Matcher()
         # Names of the subscriptions here, and back.
         self._keys: dict[str, int] = {}

@@ -123,14 +123,20 @@ class Tables:
     """
 
     def __init__(
-        self, own: BrokerId, scot: Scot, epoch: int, unknown_s: float, source_router: SourceRouter
+        self,
+        own: BrokerId,
+        scot: Scot,
+        epoch: int,
+        unknown_s: float,
+        source_router: SourceRouter,
+        wall: Callable[[], float],
     ) -> None:
         self._own = own
         self._scot = scot
         self._source_router = source_router
-        self.subscriptions: Final = Subscriptions(own, scot, epoch)
-        self._hosted = Hosted(own, scot.clusters, epoch)
-        self._announced = Announced(own, epoch)
+        self.subscriptions: Final = Subscriptions(own, scot, epoch, wall)
+        self._hosted = Hosted(own, scot.clusters, epoch, wall)
+        self._announced = Announced(own, epoch, wall)
         self._unknown_s = unknown_s
         self._waits_for_unknown = scot.order > 1
         self._give_up_s: float | None = None

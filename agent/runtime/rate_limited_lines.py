@@ -6,37 +6,48 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from agent.runtime.token_bucket import TokenBucket
+
 PAUSE_S: Final = 1.0
+# Kinds that are counted by themselves: others may choose the words of a line.
+MAX_KINDS: Final = 16
+OTHERS: Final = "other lines"
 
 
 class RateLimitedLines:
     """Lines of one source, "kind: details". `say` takes each with its line end; from one thread at
-    a time."""
+    a time. The first `burst` of them are said at once."""
 
-    def __init__(self, say: Callable[[str], object], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, say: Callable[[str], object], clock: Callable[[], float], burst: int = 1
+    ) -> None:
         self._say = say
         self._clock = clock
-        self._told_s = -1e9
+        self._bucket = TokenBucket(1.0 / PAUSE_S, burst, clock())
         self._untold: Counter[str] = Counter()
 
     def tell(self, line: str) -> None:
-        """Say the line, or count it if another one was said less than a second ago."""
-        if self._is_quiet():
-            self._untold[line.partition(":")[0]] += 1
-        else:
+        """Say the line, or count it if too many were said lately."""
+        if self._may_tell():
             self._say(f"{line}\n")
             self._tell_untold()
+        else:
+            kind = line.partition(":")[0]
+            known = kind in self._untold or len(self._untold) < MAX_KINDS
+            self._untold[kind if known else OTHERS] += 1
 
     def tell_rest(self) -> None:
         """Say how many lines of each kind were counted, once a second has passed."""
-        if self._untold and not self._is_quiet():
+        if self._untold and self._may_tell():
             self._tell_untold()
 
+    def _may_tell(self) -> bool:
+        if self._bucket.wait_s(self._clock()):
+            return False
+        self._bucket.take()
+        return True
+
     def _tell_untold(self) -> None:
-        self._told_s = self._clock()
         for kind, count in self._untold.items():
             self._say(f"{kind}: {count} more of these\n")
         self._untold.clear()
-
-    def _is_quiet(self) -> bool:
-        return self._clock() < self._told_s + PAUSE_S

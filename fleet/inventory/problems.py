@@ -48,6 +48,7 @@ def problems(fleet: Inventory) -> list[str]:
 def warnings(fleet: Inventory) -> list[str]:
     """Settings that are valid but probably unintended; one line each."""
     return [
+        *names.one_host_name(fleet),
         *groups.unused(fleet),
         *jump_hosts.unused(fleet),
         *areas.idle(fleet),

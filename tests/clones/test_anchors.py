@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from agent.clones.events import CloneAsked, InboxSaid, PeersResolved, TopicEnded, TopicMade
 from agent.clones.names import digest_of, topic_of
+from agent.topics.flow import TELL_LOSS_S
 from agent.wire.base import MAX_AREAS
 from agent.wire.clones import CreateClone, ListClones
 from agent.wire.push import Gap, Subscribed
@@ -143,6 +144,15 @@ def test_what_is_lost_on_the_way_is_told_and_passed_over(world):
     assert "3 of what it put out are lost" in world.lines[0]
     world.commit()
     assert world.inboxes[world.attached]["had"] == 3
+
+
+def test_the_operator_is_told_of_losses_now_and_then(world):
+    for position in range(1, 100):
+        world.handle(InboxSaid(DEVICE, world.attached, Gap(world.attached, position, position)))
+    assert len(world.lines) == 1
+    world.now += TELL_LOSS_S
+    world.handle(InboxSaid(DEVICE, world.attached, Gap(world.attached, 100, 100)))
+    assert "99 of what it put out are lost" in world.lines[1]
 
 
 def peer_asked(leaves=True, **options):

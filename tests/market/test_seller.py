@@ -295,6 +295,27 @@ def test_a_member_whose_nodes_are_away_takes_a_new_version(iad):
     assert iad.pods == {("n1", "climate"): 1}
 
 
+def test_harder_terms_have_to_fit_also_where_no_node_is_live(iad):
+    iad.nodes["n2"] = ("b1/f2/r0", FAST_S)
+    iad.start()
+    one(iad, join(1))
+    del iad.nodes["n2"]
+    much, harder = Terms(1_000.0, 99.0, 800.0), Terms(20.0, 99.0, 800.0)
+
+    def asked(version, terms, area):
+        own = Member("iad1", "tcp://127.0.0.1:1", (area,), rate_per_s=terms.rate_per_s)
+        return one(iad, join(version, terms=terms, members=(own,)))
+
+    assert asked(2, much, "b1/f2/r0").message == "no edge node is live in these areas now"
+    assert "cannot keep 1000 tasks/s" in asked(3, much, AREA).message
+    iad.away = True
+    assert "cannot keep 1000 tasks/s" in asked(3, much, AREA).message
+    assert asked(3, harder, AREA).ok
+    assert not asked(4, TERMS, "b1/f2/r0").ok, "nothing was sold there"
+    iad.away = False
+    assert one(iad, propose("b", harder)).verdict == "countered"
+
+
 def test_a_member_keeps_what_it_sold_though_its_node_is_slower_now(iad):
     one(iad, join(1))
     iad.nodes = {"n1": (AREA, 1.0)}

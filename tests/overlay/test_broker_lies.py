@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from agent.overlay.anti_entropy import MAX_OUTBID
+from agent.overlay.anti_entropy import EPOCHS_PER_S, MAX_OUTBID
+from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Subscribe, Tick
 from agent.overlay.scot import BrokerId
 from agent.overlay.tables import OUTBID_S
@@ -21,11 +22,11 @@ from agent.wire.overlay import (
     SubscriptionVersions,
 )
 from agent.wire.predicates import Predicate
-from tests.overlay.one_broker import B1, A, B, C, broker, does, sent, told
+from tests.overlay.one_broker import B1, PATH, A, B, C, broker, does, sent, told
 from tests.overlay.world import EVERYTHING
 
 A1 = BrokerId("a", 1)
-MAX_EPOCH = MAX_OUTBID + 1  # of one that began with epoch 1
+MAX_EPOCH = MAX_OUTBID  # of brokers whose clocks show 1970
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,33 @@ def test_what_a_cluster_wants_is_believed_anew_when_its_link_comes_up() -> None:
     assert made.targets_of("p") == [1]
     told(made, B1, CibClear(1, 1, (9, 3)))
     assert made.targets_of("p") == []
+
+
+def test_of_a_home_no_epoch_is_believed_that_it_could_not_exceed() -> None:
+    wall = 1.8e9
+    home, other = (Broker(at, PATH, epoch=int(wall), wall=lambda: wall) for at in (C, B))
+    for made, link in ((home, B), (other, C)):
+        made.handle(LinkUp(link), 0.0)
+    does(home, Subscribe("s", EVERYTHING))
+    least = MAX_OUTBID + EPOCHS_PER_S * int(wall)
+    known = HomeVersion("c", 0, 0)
+    for epoch in (2**48 - 1, least + 1, least):
+        assert known.epoch == 0
+        told(other, C, SubscriptionChange("c", epoch, 1, 1, None))
+        (known,) = other._tables.subscriptions.versions("c").homes
+    assert known.epoch == least
+    # The home hears of it, and tells its set anew; a moment later that is believed.
+    (said,) = [
+        message
+        for _, message in told(home, B, SubscriptionVersions((known,), False))
+        if isinstance(message, SubscriptionPart)
+    ]
+    assert said.epoch == least + 1
+    told(other, C, said)
+    assert other.prt_entries == 0
+    wall += 1.0
+    told(other, C, said)
+    assert other.prt_entries == 1
 
 
 def test_epochs_beyond_all_are_no_messages() -> None:

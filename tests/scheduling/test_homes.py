@@ -3,6 +3,7 @@
 import pytest
 
 from agent.scheduling.events import HomeChanged, NodeAlive
+from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import node_messages as nm
 from tests.scheduling.rigs import TaskRig
 
@@ -57,6 +58,11 @@ def test_a_node_that_does_not_know_its_home_stays_and_the_operator_is_told(rig, 
     assert moved(rig) == []
     assert not rig.replies[-1][1].takes_events
     assert any("iad2, which its configuration does not name" in line for line in rig.told)
+    for number in range(100):
+        rig.join("n1", now=0.01 * number, masters=masters)
+    assert len(rig.told) == 1
+    rig.join("n1", now=QUIET_S, masters=masters)
+    assert len(rig.told) == 2
 
 
 def test_a_node_that_followed_is_taken_with_its_events(rig):

@@ -30,6 +30,7 @@ from agent.placement.placer import Placer
 from agent.placement.view import View, believed
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.runtime.reactor import Reactor
 from agent.runtime.token_bucket import TokenBucket
 from agent.wire.master_config import MasterConfig
@@ -47,8 +48,7 @@ from agent.wire.placement import (
 )
 from agent.wire.topics import TopicStatus
 
-# How often moves are looked after, while there are any.
-LOOK_S: Final = 0.25
+LOOK_S: Final = 0.25  # between looks after moves, while there are any
 # One of so many seconds is for that at most.
 SHARE: Final = 20.0
 # A new topic is placed when all masters have told what they have, or after so many intervals.
@@ -58,6 +58,7 @@ NO_ROOM: Final = "no other master has room within the limits"
 # takes a view of all that masters have told, a millisecond for some units, 150 ms for the most.
 ASKED_SHARE: Final = 0.05
 ASKED_BURST_S: Final = 0.3
+MOST_LINES: Final = 16  # on what masters told that contradicts itself, at once; then one a second
 TOO_MUCH: Final = "it has answered too much of late"
 
 
@@ -109,8 +110,7 @@ class PlacementPlane:
         self._orders = PlacementOrders(self._iad, self._placer, state, partners)
         self._orders.restore(frozen=self._config.frozen)
         self._admission = Admission(self._iad, epoch, self._placer, now)
-        # Seconds that questions may take, by partner: `partners` changes as masters come. A move of
-        # drift takes one of each kind.
+        # Seconds that questions may take, by partner: `partners` changes as masters come.
         self._grants_asked: dict[str, TokenBucket] = {}
         self._pins_heard: dict[str, TokenBucket] = {}
         self._moves_asked: dict[str, TokenBucket] = {}
@@ -120,10 +120,10 @@ class PlacementPlane:
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
-        # The master that takes what no other has room for, by this one's word or another's. It is
-        # asked for with each topic's status, so it is kept.
+        # The master that takes what no other has room for, by this one's word or another's.
         self._delegate = self._config.delegate
         self._told_troubles: set[str] = set()
+        self._trouble_lines = RateLimitedLines(say, reactor.clock, MOST_LINES)
         self._was_full = False
         self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
         public.takes(PlacementFacts, self._heard)
@@ -446,7 +446,8 @@ class PlacementPlane:
     def _tell_troubles(self, troubles: Iterable[str]) -> None:
         now = set(troubles)
         for line in sorted(now - self._told_troubles):
-            self._say(f"placement: {line}\n")
+            self._trouble_lines.tell(f"placement: {line}")
+        self._trouble_lines.tell_rest()
         self._told_troubles = now
 
     # --- operators -----------------------------------------------------------------------------

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -12,11 +13,14 @@ from msgspec.structs import replace
 
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import EventState, NodeHome, SaveNodeState
+from agent.master.push.push_plane import MAX_BROUGHT
 from agent.master.recording.records import Records
+from agent.overlay.round_robin_queue import Flow, RoundRobinQueue
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import ANYONE, Peer, SendToNode
-from agent.scheduling.tasks.node_claims import EventClaims
-from agent.wire.node_messages import EventsTaken, NodeEvents
+from agent.runtime.token_bucket import TokenBuckets
+from agent.scheduling.events import ANYONE, Peer, SendToNode, TellOperator
+from agent.scheduling.tasks.node_claims import QUIET_S, EventClaims
+from agent.wire.node_messages import EventsTaken, NodeEvent, NodeEvents
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import NodeEventRecord
@@ -25,6 +29,16 @@ from agent.wire.records import NodeEventRecord
 GATHER_S: Final = 0.1
 # Size of a batch, and of the next one that is gathered meanwhile, in as many messages.
 MAX_GATHERED: Final = 1_024
+# Events that wait for a batch: nodes are served in turn, so that one that sends without end holds
+# up no other's alerts. One node may have as many as are left free, and this many under way; one
+# that keeps to the protocol has 192 at most without an acknowledgement.
+MAX_WAITING: Final = 4 * MAX_GATHERED
+MAX_OF_ONE: Final = 512
+# Events of one node: so many at once, which is what it keeps twice, and so many a second. More push
+# the other records of this master out of its files, for ever. A long one counts as several.
+BURST: Final = 20_000.0
+RATE_PER_S: Final = 100.0
+LONG: Final = 256  # characters
 # Messages of one node that are held while its home moves; a node sends no more without an
 # acknowledgement.
 MAX_HELD: Final = 256
@@ -42,8 +56,8 @@ class Alerts(Protocol):
         """Publish the events; False if that is impossible now."""
 
     @property
-    def under_way(self) -> bool:
-        """Whether some of the events passed to `bring` are published in later turns."""
+    def under_way(self) -> int:
+        """How many turns it takes to publish the rest of the events passed to `bring`."""
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage in one transaction; `then`
@@ -67,11 +81,12 @@ class _Arrived(NamedTuple):
 class _Batch:
     """A batch on its way to the disk: records, by event, and the messages that contained them."""
 
-    __slots__ = ("arrived", "records")
+    __slots__ = ("arrived", "of_node", "records")
 
     def __init__(self) -> None:
         self.records: dict[Key, NodeEventRecord] = {}
         self.arrived: list[_Arrived] = []
+        self.of_node: Counter[str] = Counter()  # how many events
 
     def full(self) -> bool:
         return max(len(self.records), len(self.arrived)) >= MAX_GATHERED
@@ -83,9 +98,9 @@ class EventPlane:
 
     The order is: the record, one transaction of the store, the acknowledgement. A master that is
     killed in between finds in the records what the store lacks; alerts that it lacks come again
-    from their node. One batch is in flight at a time, and the next is gathered meanwhile. Events
-    that the disk refuses, or for which a full batch leaves no room, are not acknowledged: their
-    node sends them again. `saved` is what the store had at the start.
+    from their node. One batch is in flight at a time, the next is gathered meanwhile, and what has
+    no room there waits, by node. Events that the disk refuses, or that are more than may wait, are
+    not acknowledged: their node sends them again. `saved` is what the store had at the start.
 
     `wall` reads the wall clock in seconds since 1970 UTC. `node_on(peer, incarnation)` is the name
     of the node that speaks on a link. Without `takes` the events stay at the nodes: they are not
@@ -117,6 +132,10 @@ class EventPlane:
         self._claims = EventClaims()
         self._alerts = alerts
         self._wall = wall
+        # By node; what counts as bytes are its events.
+        self._waiting: RoundRobinQueue[_Arrived] = RoundRobinQueue()
+        self._rates = TokenBuckets(BURST, RATE_PER_S)
+        self._told = TokenBuckets(1.0, 1.0 / QUIET_S)
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
@@ -167,6 +186,7 @@ class EventPlane:
             self._look_drained()
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
+            self._fill(now)
 
     def arrived(self, peer: Peer, message: NodeEvents, sender: Sender = ANYONE) -> None:
         """Take the events that their sender may mean, if it is a node that has joined."""
@@ -183,14 +203,46 @@ class EventPlane:
         now = self._reactor.clock()
         message, instructions = self._claims.sift(peer, node, message, sender.areas, now)
         self._reactor.perform(instructions)
-        if message.events:
-            self._gather(_Arrived(peer, node, message), now)
+        if not message.events:
+            return
+        if self._may_wait(node, len(message.events)) and self._within_rate(node, message, now):
+            flow = Flow(node, "", kept=False)
+            self._waiting.put(flow, _Arrived(peer, node, message), len(message.events))
+            self._fill(now)
+        else:
+            self._counters["node_events_refused"] += len(message.events)
+
+    def _may_wait(self, node: str, more: int) -> bool:
+        batches = [batch for batch in (self._gathered, self._under_way) if batch is not None]
+        own = self._waiting.bytes_waiting(node) + sum(batch.of_node[node] for batch in batches)
+        left = min(MAX_OF_ONE, MAX_WAITING - self._waiting.bytes - more)
+        return own + more <= left
+
+    def _within_rate(self, node: str, message: NodeEvents, now: float) -> bool:
+        """Whether the node sends no more than it may; counts these."""
+        cost = float(sum(map(_cost_of, message.events)))
+        bucket = self._rates.of(node, now)
+        if not bucket.wait_s(now, cost):
+            bucket.take(cost)
+            return True
+        if self._told.admits(node, now):
+            line = f"node {node} sends more than {RATE_PER_S:g} events a second; more are not taken"
+            self._reactor.perform([TellOperator(line)])
+        return False
+
+    def _fill(self, now: float) -> None:
+        """Gather what waits, in turns of its nodes."""
+        while self._waiting and not self._gathered.full() and not self._late(now):
+            if self._alerts.under_way >= MAX_BROUGHT:
+                return  # They are taken when this batch has been published.
+            self._gather(self._waiting.pop(), now)
 
     def _gather(self, arrived: _Arrived, now: float) -> None:
         _, node, message = arrived
-        if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
+        if not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return
+        self._gathered.of_node[node] += len(message.events)
         for event in message.events:
             key = (node, message.history, event.sequence)
             if self._has(key):
@@ -226,9 +278,8 @@ class EventPlane:
         return gathered or self._state.knows(*key)
 
     def _late(self, now: float) -> bool:
-        """Whether the gathered events wait for their last turn: accepting more would postpone it
-        for ever."""
-        return self._due is not None and self._due <= now and self._alerts.under_way
+        """Whether the gathered events wait for their last turn: more would postpone it for ever."""
+        return self._due is not None and self._due <= now and self._alerts.under_way > 0
 
     # --- a node's home that moves --------------------------------------------------------------
 
@@ -273,8 +324,9 @@ class EventPlane:
 
     def _look_drained(self) -> None:
         batches = (self._gathered, self._under_way)
-        busy = {each.node for batch in batches if batch is not None for each in batch.arrived}
-        for node in [node for node in self._draining if node not in busy]:
+        busy = {node for batch in batches if batch is not None for node in batch.of_node}
+        waits = self._waiting.waiting
+        for node in [node for node in self._draining if node not in busy and not waits(node)]:
             self._alerts.keep(partial(self._drained, node, self._draining[node]))
 
     def _drained(self, node: str, then: Callable[[], object], well: bool) -> None:
@@ -320,7 +372,13 @@ class EventPlane:
     def _refuse(self, batch: _Batch) -> None:
         """Later events are discarded, too: they may repeat some of these, and would be
         acknowledged."""
-        self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
+        gathered = len(self._gathered.records) + self._waiting.bytes
+        self._counters["node_events_refused"] += len(batch.records) + gathered
         self._under_way = None
         self._gathered, self._due = _Batch(), None
+        self._waiting.clear()
         self._look_drained()
+
+
+def _cost_of(event: NodeEvent) -> int:
+    return 1 + (len(event.text) + sum(map(len, event.areas))) // LONG

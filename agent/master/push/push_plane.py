@@ -109,6 +109,7 @@ class PushPlane:
             epoch=self.epoch,
             routing=config.overlay.routing,
             limits=Limits(batch_s=BATCH_S, most_remembered=remembered),
+            wall=wall,
         )
         self._spool = Spool()
         self._inboxes = self.inboxes = MovableInboxes(
@@ -205,10 +206,9 @@ class PushPlane:
         return True
 
     @property
-    def under_way(self) -> bool:
-        """Whether some of these events are still to be published. They wait for a disk that is slow
-        or refuses."""
-        return bool(self._brought)
+    def under_way(self) -> int:
+        """How many turns the rest of these takes: a disk that is slow or refuses holds them up."""
+        return len(self._brought)
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage now, in one transaction;

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from agent.master.requests.peers import Peers, same_party
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.runtime.reactor import Reactor
 from agent.wire.directory import Account
 
@@ -23,6 +24,8 @@ TRY_S = 5.0
 # The party that forms a pool names its members, so their number is bounded. A link takes two files
 # and one of a context's 1,023 sockets. One owner of pools gets as many as it leaves free.
 MAX_LINKS = 800
+# Lines about links that cannot be made, at once; then one a second.
+MOST_LINES = 16
 
 
 class Parties(Protocol):
@@ -74,6 +77,8 @@ class PartnerLinks:
         parties: Parties | None = None,
     ) -> None:
         self._say = say
+        # A pool has many members, and may be sent again and again.
+        self._lines = RateLimitedLines(say, reactor.clock, MOST_LINES)
         self._reactor = reactor
         self._peers = peers
         self._fixed = fixed
@@ -90,8 +95,8 @@ class PartnerLinks:
 
     def connect(self, iad: str, address: str, keys: Sequence[str], owner: str = "") -> None:
         """Connect to that IAD's master, which a pool of `owner` names (empty: this master's own);
-        an invalid address costs a line on stderr. An existing link keeps its address while it
-        works, and a fixed one everything: others use it too."""
+        an invalid address costs a line on stderr, or is counted there. An existing link keeps its
+        address while it works, and a fixed one everything: others use it too."""
         if iad in self._fixed:
             return
         contact, now = self._contacts.get(iad), self._reactor.clock()
@@ -175,6 +180,7 @@ class PartnerLinks:
     def tick(self, now: float) -> None:
         """Close links that have been unused for long; reconnect with new keys where the old ones
         fail, and to another address where it is the address."""
+        self._lines.tell_rest()
         if now >= self._forget_s:
             self._forget_s = now + LOOK_S
             self._forget(now)
@@ -238,4 +244,4 @@ class PartnerLinks:
         try:
             self._peers.connect(iad, contact.address, contact.keys, owner=contact.owner)
         except OSError as error:
-            self._say(f"no link to {iad}: {error}\n")
+            self._lines.tell(f"no link to a pool's member: {iad}: {error}")

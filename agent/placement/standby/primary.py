@@ -7,6 +7,8 @@ from typing import ClassVar
 from agent.placement.handover.events import Checkpoint, Work
 from agent.placement.lifecycle import PRIMARY_TRANSITIONS
 from agent.placement.standby.take_over import (
+    MOST_REIGNS,
+    REIGN,
     Dismiss,
     Dismissed,
     Event,
@@ -113,6 +115,8 @@ class Primary(StateMachine):
                 self.become("leaving")
                 return [Write(Role(self.unit, "void", "", self.term, self.epoch))]
             case TakenOver() if self.state in {"waiting", "guarded", "dismissing", "resuming"}:
+                if not 0 <= event.epoch - self.epoch <= MOST_REIGNS * REIGN:
+                    return []  # From before, or so high that it could never be moved again.
                 self.become("void")
                 self.epoch = event.epoch
                 return [Stop(), self._write("void")]

@@ -22,6 +22,8 @@ from agent.placement.world import Unit
 # Epochs of an owner and of the one that takes over from it have no number in common: an owner
 # begins one at each start, of which its standby need not know.
 REIGN: Final = 1 << 20
+# By how many the standby may be ahead of an owner, whose disk may be an old one.
+MOST_REIGNS: Final = 1 << 12
 
 Part = Literal["primary", "standby", "copying", "owner", "void"]
 

@@ -155,8 +155,8 @@ class Node(StateMachine):
 
     __slots__ = (
         "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
-        "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times",
-        "seen_s", "strangers", "told_pods", "watched",
+        "home_told_s", "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s",
+        "response_times", "seen_s", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS
@@ -190,6 +190,8 @@ class Node(StateMachine):
         self.displaced: deque[str] = deque(maxlen=8)
         # Until then the operator is not told again that there are two.
         self.quiet_until_s = -math.inf
+        # When the operator was told that it cannot go to its home.
+        self.home_told_s = -math.inf
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"

@@ -170,7 +170,7 @@ class NodeMembership:
         takes_events = self._takes_events and (hello.followed or node.name not in self._homes)
         welcome = Welcome(hello.incarnation, self._heartbeat_s, takes_events)
         instructions.append(SendToNode(peer, welcome))
-        self._tell_home(node, instructions)
+        self._tell_home(node, now, instructions)
         self._set_pods(node, instructions)
         self._dispatcher.serve(node, now, instructions)
         return instructions
@@ -312,7 +312,7 @@ class NodeMembership:
             self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def home_changed(self, event: HomeChanged, _now: float) -> list[Instruction]:
+    def home_changed(self, event: HomeChanged, now: float) -> list[Instruction]:
         """The node shall go to its home, now or when it joins."""
         self._homes.pop(event.node, None)
         if event.home is not None:
@@ -320,17 +320,19 @@ class NodeMembership:
         instructions: list[Instruction] = []
         node = self.nodes.named(event.node)
         if node is not None and node.state == "live":
-            self._tell_home(node, instructions)
+            node.home_told_s = -math.inf
+            self._tell_home(node, now, instructions)
         return instructions
 
-    def _tell_home(self, node: Node, instructions: list[Instruction]) -> None:
+    def _tell_home(self, node: Node, now: float, instructions: list[Instruction]) -> None:
         home, hello = self._homes.get(node.name), node.hello
         if home is None or hello.followed:
             return
         if home in hello.masters:
             moved = HomeMoved(hello.incarnation, home)
             instructions.append(SendToNode(node.peer, moved))
-        else:
+        elif now >= node.home_told_s + QUIET_S:  # it may say hello all the time
+            node.home_told_s = now
             line = (
                 f"the home of node {node.name} is {home}, which its configuration does not name; "
                 "it stays here, and its events wait"

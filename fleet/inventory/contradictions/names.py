@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fleet.inventory.model import Inventory
-from fleet.inventory.parties import CLIENT, MASTER
+from fleet.inventory.parties import CLIENT, MASTER, hostname_of, hosts
 
 # Names are used for files and folders.
 NO_FILES: Final = (".", "..")
@@ -41,6 +42,20 @@ def check(fleet: Inventory) -> Iterator[str]:
                 )
             elif node.name in NO_FILES:
                 yield f"{iad.name}: a node cannot be called {node.name}"
+
+
+def one_host_name(fleet: Inventory) -> Iterator[str]:
+    """Hosts that a card would give the same host name."""
+    called: dict[str, list[str]] = {}
+    for host in hosts(fleet):
+        if not host.is_local:
+            called.setdefault(hostname_of(host.name), []).append(host.name)
+    for hostname, names in called.items():
+        for a, b in itertools.pairwise(names):
+            yield (
+                f"{a} and {b} both get the host name {hostname} on their cards, where only letters "
+                "of one case, digits and - count: rename one"
+            )
 
 
 def _alike(what: str, names: Iterable[str]) -> Iterator[str]:

@@ -306,6 +306,19 @@ def test_a_node_beside_its_master_reaches_it_by_loopback():
     assert problems(read(text.replace("10.1.1.1", "10.1.0.10"))) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "warned"), [("N1", True), ("n_1", False), ("n1.", True), ("n-1", False), ("n2", False)]
+)
+def test_hosts_that_get_one_host_name_are_warned_of(name, warned):
+    fleet = read(PLAIN.replace('name = "n2"', f'name = "{name}"'))
+    assert problems(fleet) == []
+    told = (
+        f"iad1/n1 and iad1/{name} both get the host name iad1-n1 on their cards, where only "
+        "letters of one case, digits and - count: rename one"
+    )
+    assert warnings(fleet) == [told] * warned
+
+
 def test_what_is_likely_not_meant_is_a_warning():
     fleet = read(PLAIN.replace('["sensing", "canary"]', '["sensing"]'))
     assert problems(fleet) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
 from msgspec.structs import replace
 
+from agent.master.placement.placement_plane import MOST_LINES
 from agent.placement.cost_history import CostHistory
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import AskGrant, PinUnit, ShowPlacement
@@ -187,3 +189,24 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypa
     assert site.create("notes") == ""
     line = "placement: no unit moves: client node/n1 cannot reach iad2\n"
     assert [each for each in site.said if "node/n1" in each] == [line]
+
+
+def test_what_ever_changes_of_that_is_said_at_a_limited_rate(world, monkeypatch):
+    site = world[1]
+    site.create("comfort")
+    world.run(1.0)
+    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
+    site.moves.clear()
+    view, asked = site.plane.view, itertools.count()
+
+    def contradicted(*given):
+        found, number = view(*given), next(asked)
+        found.troubles += [f"topic {number}.{n} is kept by iad2 and by iad3" for n in range(50)]
+        return found
+
+    monkeypatch.setattr(site.plane, "view", contradicted)
+    before = world.now
+    world.run(30.0)
+    said = [each for each in site.said if each.startswith("placement: ")]
+    assert next(asked) > 10
+    assert len(said) <= MOST_LINES + 2 * (world.now - before)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from agent.master.requests.partner_links import KEPT_S, LOOK_S, MAX_LINKS, TRY_S, PartnerLinks
+from agent.master.requests.partner_links import (
+    KEPT_S,
+    LOOK_S,
+    MAX_LINKS,
+    MOST_LINES,
+    TRY_S,
+    PartnerLinks,
+)
 from agent.runtime.console import operator_log
 from agent.wire.directory import Account
 
@@ -87,6 +94,20 @@ def test_no_links_no_wakes(reactor, peers):
     assert links.next_due is None
 
 
+def test_a_pool_of_addresses_that_are_none_is_told_at_a_limited_rate(reactor, peers):
+    said = []
+    links = PartnerLinks(reactor, peers, fixed=(), needed=dict, say=said.append)
+    for turn in range(10):
+        reactor.now = 0.1 * turn
+        for member in range(50):
+            links.connect(f"x{member}", "nowhere", (OLD,), "iad2")
+    assert said[0] == "no link to a pool's member: x0: cannot connect to nowhere\n"
+    assert len(said) == MOST_LINES
+    reactor.now = LOOK_S
+    links.tick(LOOK_S)
+    assert said[MOST_LINES:] == ["no link to a pool's member: 484 more of these\n"]
+
+
 def test_a_standing_connection_outlives_a_second_key(links, peers):
     links.accounts_changed([Account("iad2", "iad", (NEW, OLD))])
     assert peers.links["iad2"] == ("at iad2", (OLD,))
@@ -109,7 +130,8 @@ def test_the_directory_knows_keys_better_than_an_old_pool(links, peers):
 
 def test_an_address_that_is_none_costs_a_line(links, peers, capsys):
     links.connect("iad5", "nowhere", ())
-    assert capsys.readouterr().err == "iad1: no link to iad5: cannot connect to nowhere\n"
+    said = capsys.readouterr().err
+    assert said == "iad1: no link to a pool's member: iad5: cannot connect to nowhere\n"
 
 
 def test_a_pool_takes_no_link_away_from_others(links, peers):

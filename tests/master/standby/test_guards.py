@@ -224,6 +224,19 @@ def test_who_removes_a_topic_that_was_taken_over_hears_that_it_goes_on():
     assert owner.disowned == ["t0"]
 
 
+@pytest.mark.parametrize("epoch", [1 << 33, 2**53 - 1])
+def test_a_standby_that_took_it_over_in_an_epoch_that_cannot_be_is_not_believed(epoch):
+    owner = Owner(1)
+    owner.name_all()
+    owner.run()
+    unit = Unit("processor", "t0")
+    owner.here.clear()
+    owner.guards.heard(unit, "b", w.StandbyTook(epoch))
+    assert not owner.disowned
+    owner.guards.heard(unit, "b", w.StandbyTook(1 << 20))
+    assert owner.disowned == ["t0"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("bc"), st.booleans()), max_size=60))
 def test_no_receiver_gets_too_many_and_all_have_their_turn(steps):
     paced = Paced(2, 3.0)
