@@ -10,8 +10,11 @@ from typing import Final, NamedTuple
 # What the connections of a socket may hold together, and one alone. The largest message has 1 MiB.
 # Another master may send thirty of these while the event loop is busy: what policing lets through
 # at once (BURST_BYTES in agent/net/policing.py).
-MAX_HELD_BYTES: Final = 48 << 20
+MAX_HELD_BYTES: Final = 36 << 20
 MAX_HELD_BY_ONE_BYTES: Final = 32 << 20
+# Connections are closed until the rest holds this share of the limit: the memory of a closed one is
+# freed only when libzmq comes to it, and others go on meanwhile.
+LEFT: Final = 0.75
 # The same of small answers that connections do not read.
 MAX_UNREAD_BYTES: Final = 24 << 20
 MAX_UNREAD_BY_ONE_BYTES: Final = 8 << 20
@@ -86,8 +89,9 @@ class Bounds:
 
 
 def excess(held: Mapping[int, int], most_of_one: int, most: int) -> list[Cut]:
-    """The connections to cut, given the bytes that each holds: all above the limit of one, then the
-    largest until the rest is within the total. O(n log n) if anything is cut."""
+    """The connections to cut, given the bytes that each holds: all above the limit of one, then, if
+    the rest is above the total, the largest until it is well below (`LEFT`). O(n log n) if anything
+    is cut."""
     cut = [Cut(fd, size) for fd, size in held.items() if size > most_of_one]
     rest = sum(held.values()) - sum(each.held for each in cut)
     if rest > most:
@@ -95,7 +99,7 @@ def excess(held: Mapping[int, int], most_of_one: int, most: int) -> list[Cut]:
         for size, fd in sorted(large, reverse=True):
             cut.append(Cut(fd, size))
             rest -= size
-            if rest <= most:
+            if rest <= LEFT * most:
                 break
     return cut
 

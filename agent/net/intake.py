@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 
 import zmq
 
+from agent.net.freed_memory import Trimmer, return_freed, trim
 from agent.net.held_bytes import MOST, MOST_OF_ONE, Bounds, ByteAccounting, Cut, Held
 from agent.net.policing import RATE_BYTES_PER_S, Policer
 from agent.net.socket_filters import Passing, let_pass
@@ -38,8 +39,14 @@ from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import SmallUnsent
 from agent.runtime.rate_limited_lines import RateLimitedLines
 
-# Interval of the checks of the process's memory; an endless message grew it by 1.1 GB/s.
+# Interval of the checks of the process's memory, and for a while after it grew: an endless message
+# grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
+GROWING_LOOK_MS: Final = 2
+GROWING_BYTES: Final = 512 << 10
+GROWING_S: Final = 0.25
+# What they hold together is a flood above this.
+FLOOD_BYTES: Final = 4 << 20
 # All connections are checked when memory grew by this much. In any case each is checked once in
 # this interval, in parts: a thousand at once compete with the event loop for milliseconds.
 GROWN_BYTES: Final = 4 << 20
@@ -50,10 +57,6 @@ PLAIN_HEADER_BYTES: Final = 9
 KEYED_HEADER_BYTES: Final = 48
 # File descriptors reserved for the rest of the process: records, state, outgoing sockets.
 RESERVED_FILES: Final = 256
-# Freed memory is returned to the system if the process grew by this much, at this minimum interval.
-TRIM_BYTES: Final = 24 << 20
-TRIM_S: Final = 5.0
-MAX_TRIM_S: Final = 300.0
 
 NETWORK: Final = (socket.AF_INET, socket.AF_INET6)
 ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
@@ -78,31 +81,6 @@ def crowding(
     return next(filter(is_idle, newest), newest[0])
 
 
-class Trimmer:
-    """Decides when to return freed memory to the system: glibc keeps it after a flood (3,600 MB,
-    55 after trimming). Pure; sizes and times are arguments."""
-
-    def __init__(self, resident: int, now: float) -> None:
-        self._least = resident
-        self._due_s = now
-        self._pause_s = TRIM_S
-
-    def wants(self, resident: int, now: float) -> bool:
-        """Whether to trim now."""
-        self._least = min(self._least, resident)
-        return resident > self._least + TRIM_BYTES and now >= self._due_s
-
-    def trimmed(self, before: int, after: int, now: float) -> None:
-        """Record the effect of a trim: after one that freed little the next waits longer."""
-        if before - after < TRIM_BYTES // 2:
-            self._pause_s = min(MAX_TRIM_S, 2 * self._pause_s)
-            if self._pause_s == MAX_TRIM_S:
-                self._least = after  # the memory is in use
-        else:
-            self._pause_s = TRIM_S
-        self._due_s = now + self._pause_s
-
-
 class Room:
     """The number of connections that the process's limit of open files allows, and the existing
     ones in order of arrival. A host is counted per socket: if it opens too many connections to one,
@@ -112,6 +90,8 @@ class Room:
     def __init__(self) -> None:
         self.most = room_for_files()
         self.hosts: dict[tuple[Intake, int], tuple[Intake, str]] = {}
+        # Those whose connections hold much just now.
+        self.floods: set[Intake] = set()
         self.lock = threading.RLock()
 
 
@@ -152,8 +132,12 @@ class Intake:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._tcp = TcpCounters()
         resident = self.resident
+        return_freed(self._libc, flood=bool(room.floods))
         self._trimmer = Trimmer(resident, clock())
         self._looked_at = resident
+        # The memory at the last look, and its time; until when looks are frequent.
+        self._seen, self._looked_s = resident, clock()
+        self._growing_until_s = self._looked_s
         self._bounds = Bounds(resident)
         # Connections not checked yet in this interval, and what those checked hold.
         self._unchecked: list[int] = []
@@ -190,18 +174,23 @@ class Intake:
         try:
             while True:
                 # Freed memory is returned without connections, too.
-                looks = self._hosts and self._most_connections is not None
-                if poller.poll(LOOK_MS if looks else 1_000) and not self._read_events():
+                if poller.poll(self._pause_ms()) and not self._read_events():
                     return
                 with self._room.lock:
                     self._look(self._clock())
         finally:
             with self._room.lock:
+                self._room.floods.discard(self)
                 for fd in list(self._hosts):
                     self._closed(fd)
             monitor.close(0)
             os.close(self._spare)
             os.close(self._memory)
+
+    def _pause_ms(self) -> int:
+        if not self._hosts or self._most_connections is None:
+            return 1_000
+        return GROWING_LOOK_MS if self._looked_s < self._growing_until_s else LOOK_MS
 
     def _read_events(self) -> bool:
         """Process libzmq's connection events; False: there will be no more."""
@@ -261,6 +250,9 @@ class Intake:
             self._lines.tell_rest()
             return
         resident = self.resident
+        if resident > self._seen + GROWING_BYTES:
+            self._growing_until_s = now + GROWING_S
+        self._seen, self._looked_s = resident, now
         steps = now >= self._stepped_s + LOOK_AT_SOME_S
         grew = resident > self._looked_at + GROWN_BYTES
         if grew or (steps and self._suspects(now, resident)):
@@ -268,8 +260,8 @@ class Intake:
         if grew or steps:
             self._police(now)
         self._looked_at = min(self._looked_at, resident)
-        if self._trimmer.wants(resident, now):
-            _trim(self._libc)
+        if not self._room.floods and self._trimmer.wants(resident, now):
+            trim(self._libc)
             if self._trimmer.wants(self.resident, now):
                 # Python keeps lists of small objects for reuse. One of them in each arena of a
                 # megabyte was enough to keep 85 MiB for ever; this clears them.
@@ -283,6 +275,7 @@ class Intake:
         self._stepped_s = now
         if not self._unchecked:
             self._bounds.little_is_held(self._found.untaken, resident)
+            self._flooded(self._found.untaken)
             self._unchecked, self._found = list(self._hosts), Held(0, 0)
             self._looked_at = resident
             self._lines.tell_rest()
@@ -297,13 +290,23 @@ class Intake:
                 )
         return suspicious or self._found.exceeds(MOST)
 
+    def _flooded(self, untaken: int) -> None:
+        """Connections of this socket hold so much together."""
+        floods = self._room.floods
+        if (self in floods) != (untaken > FLOOD_BYTES):
+            floods.symmetric_difference_update({self})
+            return_freed(self._libc, flood=bool(floods))
+            if not floods:
+                trim(self._libc)
+
     def _look_at_all(self, now: float, resident: int) -> None:
         self._looked_at = resident
         self._unchecked = []
         held = {fd: self._held(fd, now, resident) for fd in self._hosts}
+        self._flooded(sum(each.untaken for each in held.values()))
         if self._bounds.amplified(held, resident):
             # Freed memory that glibc keeps is nobody's.
-            _trim(self._libc)
+            trim(self._libc)
             resident = self.resident
         sent, unread = self._bounds.beyond(held, resident)
         for cut in sent:
@@ -396,9 +399,3 @@ def room_for_files() -> int:
     if soft == resource.RLIM_INFINITY:
         return 1 << 30
     return max(16, soft - max(RESERVED_FILES, soft // 8), soft // 2 if soft < 512 else 0)
-
-
-def _trim(libc: ctypes.CDLL) -> None:
-    trim = getattr(libc, "malloc_trim", None)
-    if trim is not None:  # only glibc has it
-        trim(0)

@@ -21,12 +21,14 @@ from agent.net.held_bytes import (
 MIB = 1 << 20
 
 
-def test_whoever_holds_most_is_cut_until_the_rest_is_within_bounds():
+def test_whoever_holds_most_is_cut_until_the_rest_is_well_within_bounds():
     held = {n: n for n in range(1, 11)}
-    assert [cut.fd for cut in excess(held, most_of_one=100, most=40)] == [10, 9]
+    assert [cut.fd for cut in excess(held, most_of_one=100, most=50)] == [10, 9]
+    assert [cut.fd for cut in excess(held, most_of_one=100, most=48)] == [10, 9]
+    assert [cut.fd for cut in excess(held, most_of_one=100, most=47)] == [10, 9, 8]
     assert excess(held, most_of_one=100, most=55) == []
     assert [cut.fd for cut in excess(held, most_of_one=8, most=1_000)] == [9, 10]
-    assert [cut.fd for cut in excess(held, most_of_one=8, most=30)] == [9, 10, 8]
+    assert [cut.fd for cut in excess(held, most_of_one=8, most=35)] == [9, 10, 8, 7]
 
 
 def test_small_holders_are_never_cut_before_larger_ones():

@@ -13,13 +13,11 @@ import zmq
 
 from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES
 from agent.net.intake import (
+    FLOOD_BYTES,
     LOOK_AT_ALL_S,
     LOOK_AT_SOME_S,
-    TRIM_BYTES,
-    TRIM_S,
     Intake,
     Room,
-    Trimmer,
     crowding,
 )
 from agent.net.policing import BURST_BYTES
@@ -61,21 +59,6 @@ def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(
         assert connection.recv(1)
     for connection in (*connections, friend, second):
         connection.close()
-
-
-def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():
-    trimmer = Trimmer(100 * MIB, 0.0)
-    assert not trimmer.wants(100 * MIB + TRIM_BYTES, 1.0)
-    assert trimmer.wants(200 * MIB, 1.0)
-    trimmer.trimmed(200 * MIB, 101 * MIB, 1.0)
-    assert not trimmer.wants(200 * MIB, 1.0 + TRIM_S / 2)
-    now, trims = 10.0, 0
-    while now < 1_000.0:
-        if trimmer.wants(200 * MIB, now):
-            trims += 1
-            trimmer.trimmed(200 * MIB, 200 * MIB, now)
-        now += 1.0
-    assert 3 <= trims <= 8
 
 
 class Watched:
@@ -405,6 +388,22 @@ def test_memory_that_python_keeps_for_small_objects_is_given_back_too(parts, mon
     monkeypatch.setattr("agent.net.intake.gc.collect", lambda: setattr(parts, "used", 50 * MIB))
     parts.used = 200 * MIB
     wait_until(lambda: parts.used == 50 * MIB)
+
+
+def test_in_a_flood_freed_memory_is_returned_at_once_and_afterwards_kept_for_reuse(
+    parts, monkeypatch
+):
+    floods, trims = [], []
+    monkeypatch.setattr(
+        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
+    )
+    monkeypatch.setattr("agent.net.intake.trim", trims.append)
+    parts.held = FLOOD_BYTES + 1
+    wait_until(lambda: floods == [True])
+    assert trims == []
+    parts.held = 0
+    wait_until(lambda: trims)
+    assert floods == [True, False]
 
 
 def test_a_suspicion_is_decided_by_a_look_at_all_at_once(parts):
