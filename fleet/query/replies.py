@@ -12,8 +12,9 @@ from agent.wire.messages import Answer, Slo
 from fleet.common import exits
 from fleet.terminal import output
 
-# The command that a master's refusal names if it does not have the service.
-OPERATOR_S: Final = "`fleet service list`"
+# How a master refuses a service that it does not have, and where it names no other.
+NO_SERVICE: Final = "no service "
+OPERATOR_S: Final = "ask this IAD's operator"
 HINT: Final = " with the address of its operator socket, and name one with --service"
 
 
@@ -34,14 +35,18 @@ def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
 
 
 def refused(message: str, master: str) -> int:
-    """Print a master's refusal and its reason; returns the exit status. If the message names `fleet
-    service list`, the operator socket of what runs here is added, the only one known."""
+    """Print a master's refusal and its reason; returns the exit status. A master does not know who
+    asks: for a service that is not there, the option or the command is added, with the operator
+    socket of what runs here, the only one known."""
     from fleet.query import running
 
-    if OPERATOR_S in message:
-        operator = running.operator_of(master)
-        command = f"`fleet service list --operator {operator or 'ADDRESS'}`"
-        message = message.replace(OPERATOR_S, command if operator else command + HINT)
+    if message.startswith(NO_SERVICE):
+        if message.endswith(OPERATOR_S):
+            operator = running.operator_of(master)
+            message += f": `fleet service list --operator {operator or 'ADDRESS'}`"
+            message += "" if operator else HINT
+        else:
+            message += "; choose one with --service"
     return exits.fail(f"refused: {message}", exits.REFUSED)
 
 

@@ -106,7 +106,7 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (
             ("--service", "nope"),
             3,
-            "refused: no service nope here, 1 other: see `fleet services",
+            "refused: no service nope here; there is default; choose one with --service",
         ),
     ],
 )
