@@ -11,6 +11,7 @@ from agent.wire.codec import WireError, to_json
 from agent.wire.messages import Answer, Slo
 from fleet.common import exits
 from fleet.terminal import output
+from fleet.terminal.units import format_limit
 
 # How a master refuses a service that it does not have, and where it names no other.
 NO_SERVICE: Final = "no service "
@@ -28,7 +29,8 @@ def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
     """How long the answer was waited for if that was too short for some areas; otherwise empty."""
     if not any(gap.reason == "timeout" for gap in answer.missing):
         return ""
-    text = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
+    limit_ms = timeout_ms or slo.latency_ms * TIMEOUT_FACTOR
+    text = f"the answer timeout was {format_limit(limit_ms)}"
     if timeout_ms is None:
         text += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
     return f"{text}; --timeout 10s waits longer"
