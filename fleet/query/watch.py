@@ -295,8 +295,9 @@ def _alert_lines(each: Round, names: Mapping[str, str]) -> Iterable[Text]:
     if before := each.alert_count - len(shown):
         yield Text(f"{'':8}{before} alert{'s' * (before != 1)} before these", style="dim")
     for alert in shown:
-        # How late it is says the round.
-        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3, names=names))
+        # How late it is, and the day, says the round.
+        line = notification_line(alert, alert.time_ms / 1e3, names=names, dated=False)
+        yield Text(" " * 8).append_text(line)
 
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:

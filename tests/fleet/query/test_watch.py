@@ -243,8 +243,19 @@ def test_the_alerts_that_made_a_round_stand_before_its_areas() -> None:
     assert lines[0].endswith("3.8 ms  kept  late 5s")
     assert lines[1] == "        5 alerts before these"
     assert len(lines) == 7
-    assert lines[2].split()[3:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
+    assert lines[2].split()[1:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
     assert lines[6].split() == ["b1/f4", "1", "reading", "900.0", "950.0", "1000", "ppm"]
+
+
+def test_an_alert_of_a_round_fits_80_columns() -> None:
+    told = {"area": "b1/f6/r640", "metric": "humidity", "value": 58.5, "iad": "iad4"}
+    alert = Notification(
+        Origin("iad4", "h", 1), 1, told | {"kind": "cleared", "trigger": "humidity-up"}
+    )
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1))
+    lines = round_lines(Round("w", 1, 0, 0, 9, answer, alerts=(alert,), alert_count=1), 4.0)
+    assert lines[1].plain.endswith("  cleared  humidity-up   iad4")
+    assert max(len(line.plain) for line in lines) <= 80
 
 
 def test_without_an_alert_it_says_so(bed: Testbed) -> None:
