@@ -161,9 +161,9 @@ def test_a_partial_round_says_what_is_missing() -> None:
     lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired), 18.8)]
     assert lines[0].startswith("    17  ")
     assert "1/2   12.3 s  missed" in lines[0]
-    assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
-    assert lines[1] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
-    assert lines[2] == "        missing b1/f5: its edge node is down"
+    assert lines[1] == "        fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more"
+    assert lines[2] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
+    assert lines[3] == "        missing b1/f5: its edge node is down"
 
 
 @pytest.mark.parametrize(("answered", "how"), [(7, "partial"), (0, "missed")])
@@ -195,7 +195,7 @@ def test_a_trigger_shows_the_areas_where_it_fired() -> None:
     results = tuple(AreaResult(f"b1/f{number}", aggregate=aggregate) for number in range(4))
     answer = Answer("w.1", "complete", 5.0, True, Coverage(4, 4), results=results)
     lines = [line.plain for line in round_lines(Round("w", 1, 0, 0, 1, answer, ("b1/f2",)), 1.0)]
-    assert [line.split()[0] for line in lines[1:]] == ["b1/f2", "3"]
+    assert [line.split()[0] for line in lines[1:]] == ["fired:", "b1/f2", "3"]
     assert lines[-1] == "        3 other areas"
 
 
