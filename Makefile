@@ -43,7 +43,8 @@ PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( 
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1 \2/p' $(MAKEFILE_LIST) | awk '{ line = sprintf("  make %-17s", $$1); \
+	for (i = 2; i <= NF; i++) { if (length(line " " $$i) > 80) { print line; line = sprintf("%24s", "") } line = line " " $$i } print line }'
 
 setup: $(DONE)/core ## Set up .venv: the commands, and all drivers
 	@echo "The commands are in $(BIN): fleet, sanderling-edge, sanderling-master, …"

@@ -23,8 +23,8 @@ UP = Family(
     "1 if the master answers: the watch of the rooms (watch), the subscription (alerts). Absent "
     "for watch while nobody looks, since nothing is asked then.",
 )
-ALERT_POSITION = Family(
-    "sanderling_gateway_alert_position", "counter", (), "entries", "Entries of the log of alerts."
+ALERTS = Family(
+    "sanderling_gateway_alerts_total", "counter", (), "entries", "Entries of the log of alerts."
 )
 REQUESTS = Family(
     "sanderling_gateway_requests_total",
@@ -34,28 +34,28 @@ REQUESTS = Family(
     "Requests by method and status.",
 )
 ANSWERS = Family(
-    "sanderling_gateway_answers_count",
+    "sanderling_gateway_answers_total",
     "counter",
     ("label", "service"),
     "answers",
     "Answers seen.",
 )
 ANSWERS_LATE = Family(
-    "sanderling_gateway_answers_late",
+    "sanderling_gateway_answers_late_total",
     "counter",
     ("label", "service"),
     "answers",
     "Those that took longer than their objective, or were refused.",
 )
 ANSWERS_PARTIAL = Family(
-    "sanderling_gateway_answers_partial",
+    "sanderling_gateway_answers_partial_total",
     "counter",
     ("label", "service"),
     "answers",
     "Those in time that lack areas.",
 )
 GATEWAY: Final = (
-    STREAMS, LOOKERS, ROOMS, UP, ALERT_POSITION, REQUESTS, ANSWERS, ANSWERS_LATE, ANSWERS_PARTIAL,
+    STREAMS, LOOKERS, ROOMS, UP, ALERTS, REQUESTS, ANSWERS, ANSWERS_LATE, ANSWERS_PARTIAL,
 )  # fmt: skip
 
 READING = Family(

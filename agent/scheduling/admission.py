@@ -210,22 +210,21 @@ def may_query(sender: Sender, service: str) -> Refused | None:
 
 
 def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
-    """Why that service cannot be queried if those are there; for people. One that the sender may
-    not query is never named."""
+    """Why that service cannot be queried if those are there, and which can; for people, who may
+    have asked by a command, a program or a page. One that the sender may not query is never
+    named."""
     there = list(there)
     allowed = [name for name in sorted(there) if may_query(sender, name) is None]
-    others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
-    see = "ee `fleet service list`"
     if service == DEFAULT_SERVICE:
         none = "no service is named, and there is no default here"
-        if not allowed:
-            return f"{none}{others}: s{see}"
-        names = few(allowed, MAX_NAMED)
-        return f"{none}: name one with --service: {names} (`fleet services` lists them)"
-    meant = _or(service, allowed)
-    if allowed:
-        see = "ee `fleet services`"
-    return f"no service {service} here{others}{f'{meant} S' if meant else ': s'}{see}"
+    else:
+        none = f"no service {service} here"
+    if not allowed:
+        others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
+        return f"{none}{others}; ask this IAD's operator"
+    meant = "" if service == DEFAULT_SERVICE else _or(service, allowed)
+    verb = "here is" if len(allowed) == 1 else "here are"
+    return f"{none}{f'{meant} T' if meant else '; t'}{verb} {few(allowed, MAX_NAMED)}"
 
 
 def _or(service: str, known: Iterable[str]) -> str:

@@ -109,7 +109,7 @@ def look_after(bed: Testbed, terminal: Console, *, measuring: bool) -> None:
     areas = {node.name: node.area for node in bed.plan.nodes}
     for child in bed.let_go():
         if area := areas.get(child.name):
-            lost = f"{area} is node_down"
+            lost = f"queries miss {area}"
         elif child.name in WHAT_FAILS:
             lost = WHAT_FAILS[child.name]
         elif measuring:

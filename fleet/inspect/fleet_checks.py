@@ -85,7 +85,10 @@ def iad_findings(
         if seen.status is None:
             remedy = f"`fleet logs tail --limit {seen.iad}/master`"
             if seen.iad in local:
-                remedy = f"start it here: sanderling-master --config masters/{seen.iad}/master.toml"
+                remedy = (
+                    f"start it here: sanderling-master --config masters/{seen.iad}/master.toml, "
+                    f"which `fleet deploy --limit {seen.iad}/master` writes"
+                )
             elif seen.iad in down:
                 remedy = "its host is not reached either: begin there"
             what = f"its master does not answer: {seen.error}"

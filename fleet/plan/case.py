@@ -144,7 +144,7 @@ class Case:
 
     def search(self, policy: str, start_per_s: float | None) -> Point:
         """The highest rate at which every class keeps its SLO, 0 if there is none; ratios and
-        utilisation are those of the nearest rate that was run."""
+        utilisation are those of the nearest rate that was run and overloads no node."""
         limit_per_s = LIMIT * self.model.limit_per_s(self.draw.pods.tolist())
         points = [self.point(policy, IDLE * limit_per_s)]
         rate_per_s = 0.0
@@ -156,7 +156,10 @@ class Case:
 
             start_per_s = min(start_per_s or FIRST_GUESS * limit_per_s, 0.95 * limit_per_s)
             rate_per_s = highest_load(ratio, start=start_per_s, limit=limit_per_s)
-        nearest = min(points, key=lambda point: abs(point.rate_per_s - rate_per_s))
+        # Where an SLO is loose, the rate tried just above the highest one overloads a node: its
+        # utilisation, above 1, is none of the fleet's at the highest rate.
+        bearable = [point for point in points if point.utilisation < 1.0] or points
+        nearest = min(bearable, key=lambda point: abs(point.rate_per_s - rate_per_s))
         return Point(rate_per_s, nearest.ratios, nearest.busiest, nearest.utilisation)
 
     def waiting_s(self, policy: str, rate_per_s: float) -> Floats:

@@ -100,6 +100,7 @@ def _plans(report: CapacityReport) -> Table:
         ("policy", "nodes × pods", "pods", "change", "highest rate", "binds"),
         rows,
         left=2,
+        folds=("nodes × pods",),
     )
 
 

@@ -20,7 +20,7 @@ from fleet.query import replies, words
 from fleet.query.query import EXIT_STATUS
 from fleet.terminal import output, screen
 from fleet.terminal.screen import line, local_time, plain_table, show_table
-from fleet.terminal.units import format_duration, format_ms
+from fleet.terminal.units import format_ms
 
 SIGNS: Final = {
     "celsius": "°C",
@@ -205,8 +205,17 @@ def _objective(service: ServiceInfo) -> str:
 def _heard(about: About) -> str:
     if about.heard_ms_ago is None:
         return "down" if about.down else "–"
-    ago = f"{format_duration(round(about.heard_ms_ago / 1e3))} ago"
-    return f"down, {ago}" if about.down else ago
+    ago = f"{_short(about.heard_ms_ago / 1e3)} ago"
+    return f"down {ago}" if about.down else ago
+
+
+def _short(seconds: float) -> str:
+    """In one unit, with two digits of seconds, minutes or hours: with one node that is down the
+    table of the demo would not fit 80 columns otherwise."""
+    for unit, size in (("s", 1), ("m", 60), ("h", 3_600)):
+        if round(seconds / size) < 100:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"
 
 
 def _raised(about: About, today: datetime) -> str:

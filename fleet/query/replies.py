@@ -11,9 +11,11 @@ from agent.wire.codec import WireError, to_json
 from agent.wire.messages import Answer, Slo
 from fleet.common import exits
 from fleet.terminal import output
+from fleet.terminal.units import format_limit
 
-# The command that a master's refusal names if it does not have the service.
-OPERATOR_S: Final = "`fleet service list`"
+# How a master refuses a service that it does not have, and where it names no other.
+NO_SERVICE: Final = "no service "
+OPERATOR_S: Final = "ask this IAD's operator"
 HINT: Final = " with the address of its operator socket, and name one with --service"
 
 
@@ -27,21 +29,26 @@ def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
     """How long the answer was waited for if that was too short for some areas; otherwise empty."""
     if not any(gap.reason == "timeout" for gap in answer.missing):
         return ""
-    text = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
+    limit_ms = timeout_ms or slo.latency_ms * TIMEOUT_FACTOR
+    text = f"the answer timeout was {format_limit(limit_ms)}"
     if timeout_ms is None:
         text += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
     return f"{text}; --timeout 10s waits longer"
 
 
 def refused(message: str, master: str) -> int:
-    """Print a master's refusal and its reason; returns the exit status. If the message names `fleet
-    service list`, the operator socket of what runs here is added, the only one known."""
+    """Print a master's refusal and its reason; returns the exit status. A master does not know who
+    asks: for a service that is not there, the option or the command is added, with the operator
+    socket of what runs here, the only one known."""
     from fleet.query import running
 
-    if OPERATOR_S in message:
-        operator = running.operator_of(master)
-        command = f"`fleet service list --operator {operator or 'ADDRESS'}`"
-        message = message.replace(OPERATOR_S, command if operator else command + HINT)
+    if message.startswith(NO_SERVICE):
+        if message.endswith(OPERATOR_S):
+            operator = running.operator_of(master)
+            message += f": `fleet service list --operator {operator or 'ADDRESS'}`"
+            message += "" if operator else HINT
+        else:
+            message += "; choose one with --service"
     return exits.fail(f"refused: {message}", exits.REFUSED)
 
 

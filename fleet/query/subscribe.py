@@ -295,15 +295,18 @@ def notification_line(
     now_s: float,
     late_from_s: float = LATE_S,
     names: Mapping[str, str] = NO_NAMES,
+    *,
+    dated: bool = True,
 ) -> Text:
-    """One line for an alert, or for a topic's message, as `alert_line`."""
+    """One line for an alert, or for a topic's message, as `alert_line`; not `dated`: narrower, with
+    the time of day alone."""
     attributes = dict(notification.attributes)
-    when, room = _when(notification, now_s, late_from_s), _room(attributes, names)
+    drawn = _column(_when(notification, now_s, late_from_s)) if dated else _time(notification)
+    room = _room(attributes, names)
     if "topic" in attributes:
-        return _topic_line(attributes, when).append(room)
+        return _topic_line(attributes, drawn).append(room)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
     unit = screen.unit_of(metric) if isinstance(metric, str) else ""
-    drawn = _column(when)
     drawn.append(ALERT.format(_word(area), _word(metric), f"{_word(value)} {unit}".rstrip()))
     begun = len(drawn)
     drawn.append(ENDING.format(*map(_word, (kind, trigger, iad))))
@@ -319,13 +322,12 @@ def _room(attributes: Mapping[str, Value], names: Mapping[str, str]) -> str:
     return f"  {name}" if name else ""
 
 
-def _topic_line(attributes: dict[str, Value], when: Text) -> Text:
+def _topic_line(attributes: dict[str, Value], drawn: Text) -> Text:
     """A topic's attributes are its own: each stands with its name, the area and the topic in the
-    columns of an alert's area and metric."""
+    columns of an alert's area and metric, after the time."""
     area, topic, kind, iad = (
         attributes.pop(name, None) for name in ("area", "topic", "kind", "iad")
     )
-    drawn = _column(when)
     drawn.append(TOPIC.format(_word(area), _word(topic)))
     told = [f"{name}={_word(value)}" for name, value in sorted(attributes.items())]
     drawn.append("  ".join(told))
@@ -344,6 +346,11 @@ def _when(notification: Notification, now_s: float, late_from_s: float) -> Text:
         return Text(f"{at:%d %b %H:%M:%S}")
     text = Text(f"{at:%H:%M:%S}" if late_s < 2 * DAY_S else f"{at:%d %b}")
     return text.append(f" +{_short(late_s)}", "yellow" if late_s > LATE_S else "dim")
+
+
+def _time(notification: Notification) -> Text:
+    at = local(notification.time_ms)
+    return Text(f"{UNKNOWN_TIME:<8} " if at is None else f"{at:%H:%M:%S} ")
 
 
 def _column(when: Text) -> Text:

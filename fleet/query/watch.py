@@ -270,11 +270,11 @@ def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]
     late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
     if late_s > LATE_S:
         head.append(f"  late {format_duration(round(late_s))}", style="yellow")
-    if each.fired:
-        head.append("  ")
-        fired = [labelled(area, names.get(area)) for area in each.fired]
-        head.append("fired: " + few(fired, MAX_AREAS_NAMED), style="bold magenta")
     lines = [head, *_alert_lines(each, names)]
+    if each.fired:
+        fired = [labelled(area, names.get(area)) for area in each.fired]
+        text = f"{'':8}fired: {few(fired, MAX_AREAS_NAMED)}"
+        lines.append(Text(text, style="bold magenta"))
     if answer.status == "refused":
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
     summaries = summarize(answer)
@@ -295,8 +295,9 @@ def _alert_lines(each: Round, names: Mapping[str, str]) -> Iterable[Text]:
     if before := each.alert_count - len(shown):
         yield Text(f"{'':8}{before} alert{'s' * (before != 1)} before these", style="dim")
     for alert in shown:
-        # How late it is says the round.
-        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3, names=names))
+        # How late it is, and the day, says the round.
+        line = notification_line(alert, alert.time_ms / 1e3, names=names, dated=False)
+        yield Text(" " * 8).append_text(line)
 
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:

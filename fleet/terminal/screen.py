@@ -27,7 +27,7 @@ from fleet.terminal.summary import (
     summarize,
 )
 from fleet.terminal.times import UNKNOWN_TIME, local
-from fleet.terminal.units import format_duration, format_ms, format_slo
+from fleet.terminal.units import format_duration, format_limit, format_ms, format_slo
 from fleet.terminal.wrapping import fitted, folded, harmless, spaced
 from sensors.quality.limits import quantity_of
 
@@ -459,7 +459,7 @@ def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:
     for task in answer.tasks:
         cells = [
             task.iad,
-            f"p{percentile_in_words(task.percentile)} ≤ {task.budget_ms:g} ms",
+            f"p{percentile_in_words(task.percentile)} ≤ {format_limit(task.budget_ms)}",
             f"{task.coverage.answered}/{task.coverage.asked}",
             format_ms(task.total_ms),
         ]

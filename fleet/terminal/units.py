@@ -120,9 +120,15 @@ def format_cpu(milliseconds: float) -> str:
     return format_ms(milliseconds) if milliseconds >= 0.9995 else f"{milliseconds * 1e3:.0f} µs"
 
 
+def format_limit(milliseconds: float) -> str:
+    """A latency that was chosen, as exact as it was written: ``500 ms``, ``0.5 ms``,
+    ``3,600,000 ms``."""
+    return f"{milliseconds:g} ms" if milliseconds < 100_000 else f"{milliseconds:,.0f} ms"
+
+
 def format_slo(slo: Slo) -> str:
     """``p99 ≤ 500 ms``."""
-    return f"p{percentile_in_words(slo.percentile)} ≤ {slo.latency_ms:g} ms"
+    return f"p{percentile_in_words(slo.percentile)} ≤ {format_limit(slo.latency_ms)}"
 
 
 def size(count: int) -> str:

@@ -3,15 +3,16 @@ process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from fleet.terminal import screen
-from fleet.terminal.output import words
+from fleet.terminal.wrapping import folded
 from lab.simulation.contenders import CONTENDERS, title
 from lab.simulation.evaluation import variant_of
 from lab.simulation.points import Key, Result
@@ -23,6 +24,17 @@ SEARCH_POINTS: Final = 4.5
 ONE_CLOCK: Final = 8.0
 
 
+class _Bar(Progress):
+    """A bar, and lines below it: beside it a text would be folded in 80 columns."""
+
+    lines: tuple[str, ...] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for line in self.lines:
+            yield from folded(Text(f"  {line}"), self.console.width)
+
+
 class SimulationScreen:
     """A bar for the total and a line for each process; without a terminal, a line per result."""
 
@@ -30,7 +42,7 @@ class SimulationScreen:
         self.console = console
         self._lines: dict[int, str] = {}
         self._advance = 0.0
-        self._bar: Progress | None = None
+        self._bar: _Bar | None = None
 
     @contextmanager
     def running(self, keys: list[Key]) -> Iterator[None]:
@@ -38,20 +50,18 @@ class SimulationScreen:
         if not self.console.is_terminal:
             yield
             return
-        self._bar = Progress(
+        self._bar = _Bar(
             BarColumn(bar_width=20),
             TextColumn("{task.percentage:3.0f} %"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            words("{task.fields[word]}"),
             console=self.console,
             transient=True,
-            expand=True,
             speed_estimate_period=600.0,
         )
         with self._bar as bar:
-            bar.add_task("", total=sum(map(weight, keys)), word="")
+            bar.add_task("", total=sum(map(weight, keys)))
             yield
 
     def begun(self, process: int, key: Key) -> None:
@@ -75,8 +85,8 @@ class SimulationScreen:
 
     def _show(self, advance: float) -> None:
         if self._bar is not None:
-            word = "; ".join(self._lines[process] for process in sorted(self._lines))
-            self._bar.update(self._bar.task_ids[0], advance=advance, word=word)
+            self._bar.lines = tuple(self._lines[process] for process in sorted(self._lines))
+            self._bar.update(self._bar.task_ids[0], advance=advance)
 
 
 def weight(key: Key) -> float:

@@ -92,7 +92,11 @@ def test_a_simulation_with_two_processes(monkeypatch):
     with (shown := SimulationScreen(screen.console(stderr=True))).running(keys):
         for process, key in enumerate(keys):
             shown.begun(process, key)
-    require_whole(terminal, "0 % 0:00:00 left", "seed 11, EDFQ curve;", "seed 12, EDFQ curve")
+    require_whole(terminal, "0 % 0:00:00 left", "seed 11, EDFQ curve", "seed 12, EDFQ curve")
+    for seed in (11, 12):  # each on a line of its own
+        assert (
+            f"  18,000 nodes, one k_t a query, clipped, seed {seed}, EDFQ curve" in terminal.lines()
+        )
 
 
 def test_a_step_of_the_demo(monkeypatch):

@@ -12,6 +12,8 @@ from testkit.waiting import PATIENCE_S, wait_until
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "agent.gateway.main")
 READY = "listening on"
+# The default address is that of a demo, in which a gateway leaves a durable subscription.
+NOWHERE = '[master]\naddresses = ["tcp://127.0.0.1:1"]\n'
 
 
 class Process:
@@ -20,7 +22,7 @@ class Process:
 
     command = COMMAND
 
-    def __init__(self, folder, text=""):
+    def __init__(self, folder, text=NOWHERE):
         self.port = free_ports(1)[0]
         self.config = folder / "gateway.toml"
         self.config.write_text(f'{text}\n[http]\nlisten = "127.0.0.1:{self.port}"\n')

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from agent.gateway import tokens
-from agent.gateway.config import GatewayAlerts
+from agent.gateway.config import GatewayAlerts, GatewayConfig
 from agent.gateway.feed.alert_log import AlertLog
+from agent.wire.config import load
 from fleet.cli.commands import run
 from fleet.common import exits
 from fleet.query.running import Addresses, announced
@@ -59,6 +60,7 @@ def test_it_serves_without_a_first_link_where_the_disk_takes_none(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_starts_without_a_master_prints_one_link_and_ends(tmp_path, number):
     with Process(tmp_path) as gateway:
+        assert load(gateway.config, GatewayConfig).master != GatewayConfig().master  # of a demo
         wait_until(gateway.said, lambda text: "it works once" in text)
         [code] = re.findall(r"/login\?code=(\S+)", gateway.said())
         got = ask(gateway, f"/login?code={code}")

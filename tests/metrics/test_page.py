@@ -10,7 +10,9 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.metrics.families import BUILD_INFO, Family
+from agent.metrics.edge_families import EDGE
+from agent.metrics.families import BUILD_INFO, DRS, MASTER, Family
+from agent.metrics.gateway_families import GATEWAY, READINGS
 from agent.metrics.numbers import Count, Histogram, gauge
 from agent.metrics.page import MAX_SCRAPES, Page
 from agent.wire.config import Metrics
@@ -168,3 +170,9 @@ def test_clients_that_never_end_their_request_keep_nobody_out(make_page, loop):
         assert "asked_total" in http(page)
         # The threads of those that are cut end soon.
         wait_until(threading.active_count, lambda count: count <= before + MAX_SCRAPES + 1)
+
+
+def test_counters_alone_end_in_total():
+    families = [*MASTER, *DRS, *EDGE, *GATEWAY, *READINGS]
+    wrong = [f.name for f in families if f.name.endswith("_total") != (f.kind == "counter")]
+    assert wrong == []

@@ -58,11 +58,11 @@ def test_an_open_query_keeps_the_pool_that_it_started_with(rig):
     assert rig.answers[1].reason == "unknown_service"
 
 
-def test_an_unknown_service_is_refused_without_naming_others(rig):
+def test_an_unknown_service_is_refused_with_those_that_there_are(rig):
     rig.do(service(("iad4", "b1/f4"), name="secret"), 0.0)
     rig.ask("b1", service="water")
     message = rig.answers[0].message
-    assert message == "no service water here, 2 others: see `fleet services`"
+    assert message == "no service water here; there are default, secret"
 
 
 def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
@@ -72,9 +72,9 @@ def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
     rig.ask("b1", service="temprature", sender=Sender("client", "lab", ("temperature", "climate")))
     other, hidden, listed = (answer.message for answer in rig.answers)
     assert other == (
-        "no service temprature here, 2 others; did you mean temperature? See `fleet services`"
+        "no service temprature here; did you mean temperature? There are default, temperature"
     )
-    assert hidden == "no service temprature here, 2 others: see `fleet service list`"
+    assert hidden == "no service temprature here, 2 others; ask this IAD's operator"
     assert listed == (
         "lab may not query service temprature; did you mean temperature? Ask this IAD's operator"
     )
@@ -86,11 +86,8 @@ def test_whoever_names_no_service_is_told_of_those_that_he_may_query():
     rig.do(service(("iad4", "b1/f4"), name="climate"), 0.0)
     rig.ask("b1")
     assert [answer.message for answer in rig.answers] == [
-        "no service is named, and there is no default here: see `fleet service list`",
-        (
-            "no service is named, and there is no default here: name one with --service: climate "
-            "(`fleet services` lists them)"
-        ),
+        "no service is named, and there is no default here; ask this IAD's operator",
+        "no service is named, and there is no default here; there is climate",
     ]
     for name in ("a", "b", "c", "secret"):
         rig.do(service(("iad4", "b1/f4"), name=name), 0.0)
@@ -98,14 +95,14 @@ def test_whoever_names_no_service_is_told_of_those_that_he_may_query():
     rig.ask("b1", sender=Sender("client", "lab", ("default",)))
     rig.ask("b1")
     some, none, many = (answer.message for answer in rig.answers[2:])
-    assert some.endswith(": a, c (`fleet services` lists them)")
-    assert none.endswith("here, 5 others: see `fleet service list`")
-    assert many.endswith(": a, b, c, climate and 1 more (`fleet services` lists them)")
+    assert some.endswith("; there are a, c")
+    assert none.endswith("here, 5 others; ask this IAD's operator")
+    assert many.endswith("; there are a, b, c, climate and 1 more")
 
 
 def test_one_other_service_is_counted_as_one(rig):
-    rig.ask("b1", service="water")
-    assert "no service water here, 1 other: " in rig.answers[0].message
+    rig.ask("b1", service="water", sender=Sender("client", "lab", ("water",)))
+    assert "no service water here, 1 other; " in rig.answers[0].message
 
 
 def test_without_a_fixed_pool_there_is_no_default_service():

@@ -128,7 +128,7 @@ async def metrics(asked: Asked) -> Reply:
     # A master that nobody asks is not down.
     told = [(f'{{link="{name}"}}', state) for name, state in states if state != "idle"]
     add(families.UP, [(labels, float(state == "up")) for labels, state in told])
-    add(families.ALERT_POSITION, [("", gateway.alerts.newest)])
+    add(families.ALERTS, [("", gateway.alerts.newest)])
     counted = sorted(gateway.counted.items())
     add(families.REQUESTS, [(f'{{method="{m}",status="{s}"}}', n) for (m, s), n in counted])
     numbers = gateway.hub.deadlines.numbers()

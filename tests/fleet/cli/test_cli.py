@@ -102,7 +102,7 @@ def test_an_slo_that_nobody_can_keep_says_what_would_help(bed: Testbed) -> None:
 def test_a_service_that_is_not_there_says_where_to_look(bed: Testbed) -> None:
     done = query(bed, "--area", ROOM, "--service", "nope")
     assert done.returncode == 3
-    assert "see `fleet services`" in done.stderr
+    assert "; there is default; choose one with --service" in done.stderr
 
 
 def test_json_is_the_answer_of_the_wire(bed: Testbed) -> None:

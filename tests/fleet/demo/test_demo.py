@@ -237,10 +237,12 @@ def require_found(run: Path) -> None:
     assert done.returncode == 3
     said, refusal = done.stderr.splitlines()
     assert said.startswith("asking the demo that runs here: --master tcp://127.0.0.1:")
-    assert refusal.endswith(": humidity, temperature (`fleet services` lists them)")
+    assert refusal.endswith("; there are humidity, temperature; choose one with --service")
     nowhere = [*fleet, "query", "--area", "b1", "--service", "nope"]
     done = subprocess.run(nowhere, capture_output=True, text=True, check=False, timeout=60)
-    assert done.stderr.splitlines()[-1].endswith("see `fleet services`")
+    assert done.stderr.splitlines()[-1].endswith(
+        "; there are humidity, temperature; choose one with --service"
+    )
     done = subprocess.run(
         [*fleet, "service", "list"], capture_output=True, text=True, check=False, timeout=60
     )

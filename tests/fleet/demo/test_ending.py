@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -53,3 +54,16 @@ def test_commands_to_copy_fit_a_line_of_80_columns(tmp_path, monkeypatch):
         own = (Addresses("iad1", bed.public("iad1"), bed.operator("iad1")),)
         with running.announced(own):
             assert max(map(len, commands(bed, verbose=False))) <= 80
+
+
+def test_a_node_that_ends_is_told_with_what_queries_miss(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    with Testbed(part_of(building_fleet(), 2, 1), tmp_path) as bed:
+        node = next(iter(bed.plan.nodes))
+        gone = SimpleNamespace(name=node.name, end=f"{node.name} ended with signal SIGKILL")
+        monkeypatch.setattr(bed, "let_go", lambda: [gone])
+        file = io.StringIO()
+        ending.look_after(bed, Console(file=file, width=200, highlight=False), measuring=False)
+    told, command = file.getvalue().splitlines()
+    assert told == f"{gone.end}: queries miss {node.area}. Start it again:"
+    assert command.strip().endswith(f"{node.name}/config.toml")

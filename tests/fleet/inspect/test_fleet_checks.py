@@ -83,7 +83,10 @@ def test_a_silent_master_and_where_to_begin():
     (found,) = iad_findings(FLEET, [silent], [dead])
     assert "begin there" in found.remedy
     (found,) = iad_findings(FLEET, [silent._replace(iad="iad5")], [])
-    assert "start it here" in found.remedy
+    assert found.remedy == (
+        "start it here: sanderling-master --config masters/iad5/master.toml, "
+        "which `fleet deploy --limit iad5/master` writes"
+    )
 
 
 def test_masters_that_do_not_reach_each_other_and_nodes_that_nobody_knows():

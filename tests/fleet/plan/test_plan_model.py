@@ -136,6 +136,13 @@ def test_one_node_sustains_what_a_queue_of_poisson_arrivals_does(policy: Policy)
     assert found.utilisation == pytest.approx(found.rate_per_s.mean / MU, rel=0.05)
 
 
+def test_a_loose_slo_is_sustained_by_nodes_that_are_not_overloaded() -> None:
+    loose = LoadClass("any time", 1.0, 1, 1, 1_000.0)
+    found = [case.search("edfq", None) for case in cases_of(model([1], [loose]))]
+    assert [point.rate_per_s for point in found] == pytest.approx([MU] * len(found), rel=0.02)
+    assert all(0.95 < point.utilisation < 1.0 for point in found)
+
+
 def test_another_percentile_and_overheads() -> None:
     kind = LoadClass("median", 1.0, 1, 1, 0.5, 50.0)
     found = highest_rate(cases_of(model([1], [kind], None, Overheads(0.15, 0.05))), "edfq")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from io import StringIO
 
@@ -58,12 +59,34 @@ def test_areas_are_a_row_each():
             told("b1/f4/r417", heard_ms_ago=None, down=True),
         ),
     ) == [
-        "area        room          channels        heard         raised now",
+        "area        room          channels        heard        raised now",
         "b1/f4/r413  Meeting 4.13  temperature °C  3s ago",
-        f"b1/f4/r415                –               down, 3s ago  hot since {clock}",
+        f"b1/f4/r415                –               down 3s ago  hot since {clock}",
         "b1/f4/r417                –               down",
     ]
     assert printed(about.show_areas, answer()) == ["no areas"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ago"),
+    [
+        (0, "0s"),
+        (99, "99s"),
+        (237, "4m"),
+        (5_969, "99m"),
+        (5_971, "2h"),
+        (9e4, "25h"),
+        (1e6, "12d"),
+    ],
+)
+def test_a_node_that_is_down_leaves_the_building_a_row_an_area(seconds, ago):
+    today = int(time.time() * 1e3)
+    up = told("b1/f6/r668", TEMPERATURE, HUMIDITY, raised=(Raised("humidity-up", today),))
+    down = told("b1/f7/r717", TEMPERATURE, HUMIDITY, heard_ms_ago=1e3 * seconds, down=True)
+    _, first, last = printed(about.show_areas, answer(up, down))
+    assert first.startswith("b1/f6/r668  temperature °C, humidity %  3s ago ")
+    assert "  humidity-up since " in first
+    assert last == f"b1/f7/r717  temperature °C, humidity %  down {ago} ago"
 
 
 def test_long_names_fit_a_terminal():

@@ -246,20 +246,22 @@ def test_a_watched_status_of_one_master_names_the_command(capsys):
 def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):
     from fleet.query import replies
 
-    text = "no service default here, 2 others: see `fleet service list`"
+    text = "no service nope here, 2 others; ask this IAD's operator"
     with running.announced(MASTERS):
         assert replies.refused(text, "tcp://127.0.0.1:1") == 3
         assert replies.refused(text, "tcp://127.0.0.1:9") == 3
+        assert replies.refused("no service nope here; there is air", "tcp://127.0.0.1:1") == 3
     assert capsys.readouterr().err.splitlines() == [
         (
-            "fleet: refused: no service default here, 2 others: see "
+            "fleet: refused: no service nope here, 2 others; ask this IAD's operator: "
             "`fleet service list --operator tcp://127.0.0.1:2`"
         ),
         (
-            "fleet: refused: no service default here, 2 others: see "
+            "fleet: refused: no service nope here, 2 others; ask this IAD's operator: "
             "`fleet service list --operator ADDRESS` with the address of its operator socket, "
             "and name one with --service"
         ),
+        "fleet: refused: no service nope here; there is air; choose one with --service",
     ]
 
 

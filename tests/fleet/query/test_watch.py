@@ -106,7 +106,7 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (
             ("--service", "nope"),
             3,
-            "refused: no service nope here, 1 other: see `fleet services",
+            "refused: no service nope here; there is default; choose one with --service",
         ),
     ],
 )
@@ -161,9 +161,9 @@ def test_a_partial_round_says_what_is_missing() -> None:
     lines = [line.plain for line in round_lines(Round("w", 17, 16, 0, 1, answer, fired), 18.8)]
     assert lines[0].startswith("    17  ")
     assert "1/2   12.3 s  missed" in lines[0]
-    assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
-    assert lines[1] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
-    assert lines[2] == "        missing b1/f5: its edge node is down"
+    assert lines[1] == "        fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more"
+    assert lines[2] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
+    assert lines[3] == "        missing b1/f5: its edge node is down"
 
 
 @pytest.mark.parametrize(("answered", "how"), [(7, "partial"), (0, "missed")])
@@ -195,7 +195,7 @@ def test_a_trigger_shows_the_areas_where_it_fired() -> None:
     results = tuple(AreaResult(f"b1/f{number}", aggregate=aggregate) for number in range(4))
     answer = Answer("w.1", "complete", 5.0, True, Coverage(4, 4), results=results)
     lines = [line.plain for line in round_lines(Round("w", 1, 0, 0, 1, answer, ("b1/f2",)), 1.0)]
-    assert [line.split()[0] for line in lines[1:]] == ["b1/f2", "3"]
+    assert [line.split()[0] for line in lines[1:]] == ["fired:", "b1/f2", "3"]
     assert lines[-1] == "        3 other areas"
 
 
@@ -243,8 +243,19 @@ def test_the_alerts_that_made_a_round_stand_before_its_areas() -> None:
     assert lines[0].endswith("3.8 ms  kept  late 5s")
     assert lines[1] == "        5 alerts before these"
     assert len(lines) == 7
-    assert lines[2].split()[3:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
+    assert lines[2].split()[1:] == ["b1/f4", "co2", "1012", "ppm", "raised", "bad", "–"]
     assert lines[6].split() == ["b1/f4", "1", "reading", "900.0", "950.0", "1000", "ppm"]
+
+
+def test_an_alert_of_a_round_fits_80_columns() -> None:
+    told = {"area": "b1/f6/r640", "metric": "humidity", "value": 58.5, "iad": "iad4"}
+    alert = Notification(
+        Origin("iad4", "h", 1), 1, told | {"kind": "cleared", "trigger": "humidity-up"}
+    )
+    answer = Answer("w.1", "complete", 3.8, True, Coverage(1, 1))
+    lines = round_lines(Round("w", 1, 0, 0, 9, answer, alerts=(alert,), alert_count=1), 4.0)
+    assert lines[1].plain.endswith("  cleared  humidity-up   iad4")
+    assert max(len(line.plain) for line in lines) <= 80
 
 
 def test_without_an_alert_it_says_so(bed: Testbed) -> None:

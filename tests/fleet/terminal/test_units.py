@@ -12,6 +12,7 @@ from fleet.terminal.units import (
     format_cpu,
     format_duration,
     format_ms,
+    format_slo,
     parse_ago,
     parse_duration,
     parse_interval,
@@ -91,6 +92,19 @@ def test_every_objective_can_be_written(percentile: float, latency_ms: int) -> N
 
 def test_the_usual_objective() -> None:
     assert parse_slo("p99=500ms") == Slo(99.0, 500.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("p99=500ms", "p99 ≤ 500 ms"),
+        ("p99.9=0.5ms", "p99.9 ≤ 0.5 ms"),
+        ("p99=1234ms", "p99 ≤ 1234 ms"),
+        ("p50=1h", "p50 ≤ 3,600,000 ms"),
+    ],
+)
+def test_an_objective_is_shown_as_it_was_written(text: str, said: str) -> None:
+    assert format_slo(parse_slo(text)) == said
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fleet.terminal import screen
+from fleet.terminal.tables import Table
 from fleet.terminal.wrapping import folded, whole
 
 WIDTH = 80
@@ -81,6 +82,25 @@ def test_a_table_with_room_stays_one():
     table.add_row("a1/n1", "ok")
     screen.show_table(console, table)
     assert [line.rstrip() for line in shown(console)] == ["host   health", "a1/n1      ok"]
+
+
+def test_rows_and_columns_of_a_result_change_places_where_that_makes_it_fit():
+    policies = ("FIFO", "SPR", "T-EDFQ", "EDFQ", "Sanderling", "Sanderling, sizes known")
+    sizes = ("100 (4 × 25)", "1,000 (20 × 50)", "4,000 (40 × 100)")
+    loads = [f"{n}.00 ± 0.31" for n in range(len(policies))]
+    rows = [(kind, size, *loads) for kind in ("one k_t", "a k_t each") for size in sizes]
+    table = Table("Loads", ("fanouts", "nodes (IADs × nodes)", *policies), rows, left=2)
+    console = terminal()
+    table.show(console)
+    title, *lines = (line.rstrip() for line in shown(console))
+    first = ["one k_t", "nodes (IADs × nodes)     100 (4 × 25)  1,000 (20 × 50)  4,000 (40 × 100)"]
+    assert (title, lines[:2]) == ("Loads", first)
+    assert lines[2].startswith("FIFO  ")
+    assert lines[2].count("0.00 ± 0.31") == len(sizes)
+    assert lines[8] == "a k_t each"
+    assert len(lines) == 2 * (2 + len(policies))
+    table.show(wide := terminal(140))
+    assert len(shown(wide)) == 2 + len(rows)
 
 
 def test_a_text_that_is_folded_stands_on_the_left_also_after_numbers():
