@@ -99,8 +99,8 @@ def reject(path: str) -> None:
         raise HistoryError(f"history {path}: there is no folder {folder}")
     if os.path.isdir(path):  # noqa: PTH112 - as above
         raise HistoryError(f"history {path}: it is a folder")
-    if not os.path.exists(path) and os.path.islink(path):  # noqa: PTH114 - as above
-        # A disk that is not mounted: another history would begin beside it.
+    target = os.path.realpath(path)
+    if not os.path.exists(path) and not os.path.isdir(os.path.dirname(target)):  # noqa: PTH112, PTH120
         raise HistoryError(
             f"history {path}: it is a link to what is not there; "
             "bring that back, or remove the link"
@@ -127,6 +127,11 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
             raise
         if not existed:
             wal.sync_folder(path)
+            if os.path.islink(path):  # noqa: PTH114 - as above
+                notices.append(
+                    f"history {path} is a link to what was not there: a new one began; if it is on "
+                    "a disk that is not mounted, mount that, and start the agent anew"
+                )
         return db, False
     except Newer as error:
         aside = put_aside(path, "newer")
