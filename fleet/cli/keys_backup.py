@@ -31,9 +31,11 @@ def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace
     fleet = load(folder)  # before anything changes
     passphrase = _passphrase(passphrase_file, twice=False)
     count = files.restore(folder, file, passphrase, replace=replace)
-    Store(folder).write_known_hosts(fleet)
+    store = Store(folder)
+    store.write_known_hosts(fleet)
     done = f"{count} files of keys, from {file}" if count else "the keys of the backup are there"
     sys.stdout.write(f"{folder.keys}: {done}\n")
+    store.require_pins(fleet)
     return exits.DONE
 
 
