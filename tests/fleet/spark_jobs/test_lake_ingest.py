@@ -321,6 +321,42 @@ def test_reasons_are_counted_however_many_there_are(spark, tmp_path, monkeypatch
     assert line.isprintable()
 
 
+def test_files_that_no_pull_puts_there_end_no_ingest(spark, tmp_path):
+    """Such as one that was copied into the wrong folder."""
+    lake = Lake(tmp_path)
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS)])
+    (whole,) = lake.groups.rglob("*.parquet")
+    strays = {"odd.parquet", "else/odd.parquet", "records/odd.parquet", "groups/odd.jsonl"}
+    for place in strays:
+        (lake.landing / place).parent.mkdir(exist_ok=True)
+        shutil.copyfile(whole, lake.landing / place)
+    done = ingest(spark, lake, clock=lambda: NOW)
+    assert (done.rows["groups"], done.files) == (1, 5)
+    assert done.reasons == {"no pull puts such a file there": 4}
+    assert {row.source for row in read(spark, lake, base.QUARANTINE).collect()} == strays
+
+
+@pytest.mark.parametrize("damage", ["emptied", "half gone"])
+def test_damaged_checkpoints_are_put_aside_with_a_line(spark, tmp_path, damage):
+    """Files that a power cut left empty; each ingest ended at them, for ever."""
+    lake, said = Lake(tmp_path), []
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS)])
+    ingest(spark, lake, clock=lambda: NOW)
+    checkpoints = lake.checkpoints / "landing"
+    if damage == "emptied":
+        for path in checkpoints.rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+    else:
+        shutil.rmtree(checkpoints / "offsets")
+    write_rows(lake, "groups", "h.parquet", [group(sequence=10, first_ms=NOON_MS)])
+    done = ingest(spark, lake, clock=lambda: NOW, told=said.append)
+    assert (done.rows["groups"], done.files) == (1, 2)
+    assert f"{checkpoints} cannot be used (" in said[0]
+    assert (lake.checkpoints / "landing.damaged").is_dir()
+    assert ingest(spark, lake, clock=lambda: NOW, told=said.append).files == 0
+
+
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
     lake = Lake(tmp_path)
     with store.writing(lake), pytest.raises(BusyError, match="at work"):
