@@ -34,21 +34,24 @@ def require_whole(lake: Lake) -> None:
         )
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a file begins and ends as Parquet does; also if it is gone meanwhile. OSError."""
+    try:
+        with open(path, "rb", opener=_at_once) as file:
+            status = os.fstat(file.fileno())
+            require_regular(path, status, MOST)
+            if status.st_size < LEAST or file.read(len(MARK)) != MARK:
+                return False
+            file.seek(-len(MARK), os.SEEK_END)
+            return file.read() == MARK
+    except FileNotFoundError:
+        return not path.is_symlink()  # a dead link is there
+
+
 def _cut(lake: Lake) -> Iterator[Path]:
     for path in sorted(lake.tables.glob("*/iad=*/date=*/[!._]*.parquet")):
         try:
-            with open(path, "rb", opener=_at_once) as file:
-                status = os.fstat(file.fileno())
-                require_regular(path, status, MOST)
-                if status.st_size < LEAST or file.read(len(MARK)) != MARK:
-                    yield path
-                    continue
-                file.seek(-len(MARK), os.SEEK_END)
-                if file.read() != MARK:
-                    yield path
-        except FileNotFoundError:
-            # An ingest has rewritten it meanwhile; or it is a dead link.
-            if path.is_symlink():
+            if not is_whole(path):
                 yield path
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
