@@ -8,6 +8,8 @@ batch that is repeated after a kill changes nothing, nor does an ingest without 
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,11 @@ from fleet.spark.errors import told as spoken_of
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 # The rows of a batch are sorted by partition, so that few files are open at a time.
 SETTINGS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
+# What says nothing of the checkpoints.
+OF_THE_DISK: Final = tuple(
+    os.strerror(number)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO, errno.EMFILE)
+)
 # The folder of its checkpoints.
 LANDING: Final = "landing"
 LOOK_S: Final = 0.5
@@ -121,6 +128,8 @@ def _run(
     except Exception as error:
         known = spoken_of(error)
         if job.began or known is None or known.died or not place.exists():
+            raise
+        if any(reason in str(known) for reason in OF_THE_DISK):
             raise
         aside = place.with_name(f"{LANDING}.damaged")
         shutil.rmtree(aside, ignore_errors=True)

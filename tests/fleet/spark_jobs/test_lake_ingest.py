@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.wire import records
-from fleet.lake.ingest import lines, merging, store
+from fleet.common import exits
+from fleet.lake.ingest import lines, merging, store, stream
 from fleet.lake.ingest.compaction import binned
 from fleet.lake.ingest.reading import read
 from fleet.lake.ingest.run import table as told
@@ -18,6 +19,7 @@ from fleet.lake.ingest.stream import ingest
 from fleet.lake.ingest.work import Sizes
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base
+from fleet.spark.errors import EngineError
 from tests.fleet.spark_jobs.lake_tables import rows
 from tests.fleet.spark_jobs.landings import (
     event,
@@ -355,6 +357,17 @@ def test_damaged_checkpoints_are_put_aside_with_a_line(spark, tmp_path, damage):
     assert f"{checkpoints} cannot be used (" in said[0]
     assert (lake.checkpoints / "landing.damaged").is_dir()
     assert ingest(spark, lake, clock=lambda: NOW, told=said.append).files == 0
+
+
+def test_a_full_disk_says_nothing_of_the_checkpoints(spark, tmp_path, monkeypatch):
+    lake, said = Lake(tmp_path), []
+    full = EngineError("No space left on device", exits.FAILED)
+    (lake.checkpoints / "landing").mkdir(parents=True)
+    monkeypatch.setattr(stream, "spoken_of", lambda _: full)
+    monkeypatch.setattr(stream.Job, "run", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ingest(spark, lake, told=said.append)
+    assert (said, [path.name for path in lake.checkpoints.iterdir()]) == ([], ["landing"])
 
 
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
