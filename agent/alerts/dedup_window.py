@@ -157,6 +157,13 @@ class EventDedup:
         windows = self._nodes.get(node)
         return windows is not None and windows.knows(history, sequence)
 
+    def extent(self, node: str, history: str) -> tuple[int, int]:
+        """Below the first sequence the node has nothing left to send, and beyond the second nothing
+        was received. O(sequences that are remembered)."""
+        windows = self._nodes.get(node)
+        taken = Taken() if windows is None else windows.of(history)
+        return taken.mark, max((taken.mark - 1, *taken.sequences))
+
     def take(self, node: str, history: str, sequences: Iterable[int], oldest: int) -> None:
         """Record these sequences as received, and that the node has nothing below `oldest` left to
         send."""

@@ -64,6 +64,10 @@ class EventState:
         """Whether the event was recorded, or given up by its node. O(1)."""
         return self._recorded.knows(node, history, sequence)
 
+    def extent(self, node: str, history: str) -> tuple[int, int]:
+        """What of a node's history is settled, and known: as `EventDedup.extent`."""
+        return self._recorded.extent(node, history)
+
     def faults(self, node: str) -> tuple[NodeFault, ...]:
         """The open faults of a node, oldest first."""
         return self._faults.open(node)

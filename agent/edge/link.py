@@ -260,7 +260,7 @@ class Link(EventMachine[Instructions]):
         if not joining:
             return results
         told = TellOperator("joined", f"joined the master {self.master}".rstrip())
-        return [told, *results, Joined(event.takes_events)]
+        return [told, *results, Joined(event.takes_events, event.events_settled, event.events_to)]
 
     def _beat(self, _: Event, now: float) -> Instructions:
         if now >= self._lost_at():

@@ -234,6 +234,7 @@ class Master:
         )
         self._writer.drain()  # what it found in the records
         self._task_scheduler.catalog.source = self._events.state
+        self._task_scheduler.ask_events(self._events.state.extent)
         self._task_plane.take_events = self._events.arrived
         self._watch_plane = WatchPlane(
             reactor,

@@ -119,6 +119,9 @@ def open_alone(
             why = "it is a folder; move it away"
         elif is_new and os.path.islink(path):
             why = "it is a link to what is not there; bring that back, or remove the link"
+        for log in [path + suffix for suffix in LOGS[1:]]:  # the same
+            if os.path.lexists(log) and not os.path.isfile(log):  # noqa: PTH113 - as above
+                why = f"{os.path.basename(log)} beside it is no file; move that away"
         raise OSError(f"cannot use {path}: {why}") from None
     return holder, file, made
 

@@ -158,7 +158,7 @@ def load(path: str | os.PathLike[str], kind: type[C]) -> C:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         from agent.wire.config_words import misplaced  # only an error needs it
 
-        raise ConfigError(f"{path}: {misplaced(text, str(error))}") from None
+        raise ConfigError(f"{path}: {misplaced(text, error)}") from None
     except ConfigError:
         raise
     except ValueError:  # Python's limit

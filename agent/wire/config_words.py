@@ -128,12 +128,19 @@ def at(data: Any, steps: list[str | int]) -> Any:
     return data
 
 
-def misplaced(text: str, error: str) -> str:
-    """A TOML error, with a hint if ``[sensor.options]`` precedes its ``[[sensor]]``, or if the text
-    begins with a mark."""
+def misplaced(text: str, error: ValueError) -> str:
+    """A TOML error, with a hint if ``[sensor.options]`` precedes its ``[[sensor]]``, if the text
+    begins with a mark, or has another encoding than UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in error.object:
+            return "it is UTF-16, or no text; save it as UTF-8"
+        at = error.object.count(b"\n", 0, error.start) + 1
+        return f"line {at} is no UTF-8; save it as UTF-8"
+    if "\0" in text:
+        return "it is UTF-16, or no text; save it as UTF-8"
     if text.startswith("\ufeff"):
         return "it begins with a byte-order mark; save it as UTF-8 without one"
-    if found := re.search(r"Cannot overwrite a value \(at line (\d+)", error):
+    if found := re.search(r"Cannot overwrite a value \(at line (\d+)", str(error)):
         lines = text.splitlines()[: int(found[1])]
         table = lines[-1].strip().removeprefix("[[").partition("]]")[0].strip()
         for number, line in enumerate(lines, 1):

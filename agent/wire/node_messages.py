@@ -147,11 +147,15 @@ class NodeEvents(Message, frozen=True, tag="node_events", omit_defaults=True):
 
 class Welcome(Message, frozen=True, tag="welcome", omit_defaults=True):
     """The master accepted the node and expects a heartbeat every `heartbeat_s` seconds.
-    `takes_events`: it supports `node_events`."""
+    `takes_events`: it supports `node_events`. Of the history in the hello it knows events up to the
+    sequence `events_to`, and expects none below `events_settled`: a node whose own end before, or
+    still wait below, was put back from an older copy, and numbers what waits anew."""
 
     incarnation: Identifier
     heartbeat_s: Annotated[float, Meta(gt=0.0, le=3600.0)]
     takes_events: bool = False
+    events_to: Count = 0
+    events_settled: Count = 0
 
 
 class EventsTaken(Message, frozen=True, tag="events_taken"):

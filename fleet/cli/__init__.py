@@ -22,6 +22,7 @@ OF_THE_MACHINE = {
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     *(errno.EMFILE, errno.ENFILE),
 }
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 def main() -> int:
@@ -57,5 +58,7 @@ def main() -> int:
             raise
         if isinstance(error, OSError) and error.errno in OF_THE_MACHINE and error.filename:
             return fail(f"{error.filename}: {error.strerror}", FAILED)
+        if isinstance(error, OSError) and error.errno in NO_ROOM:  # a write names no file
+            return fail(f"{error.strerror}; make room and try again", FAILED)
         return fail(f"unexpected {crash_reports.told(error)}", FAILED)
     return status

@@ -14,6 +14,7 @@ from fleet.inventory.loader import load
 from fleet.keys import backup as files
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
+from fleet.terminal import output
 
 MAX_PASSPHRASE = 65_536
 
@@ -30,10 +31,12 @@ def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace
     """Restore a backup; the exit status."""
     fleet = load(folder)  # before anything changes
     passphrase = _passphrase(passphrase_file, twice=False)
-    count = files.restore(folder, file, passphrase, replace=replace)
-    Store(folder).write_known_hosts(fleet)
+    count = files.restore(folder, file, passphrase, replace=replace, say=output.say)
+    store = Store(folder)
+    store.write_known_hosts(fleet)
     done = f"{count} files of keys, from {file}" if count else "the keys of the backup are there"
     sys.stdout.write(f"{folder.keys}: {done}\n")
+    store.require_pins(fleet)
     return exits.DONE
 
 

@@ -39,15 +39,14 @@ def run(
         raise CommandError(found[0])  # of the names that were given
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with folder.inventory.open("x", encoding="utf-8") as file:
-            file.write(text)
+        _write_new(folder.inventory, text)
         files = [str(folder.inventory)]
         if _ignore(root / IGNORE_FILE):
             files.append(str(root / IGNORE_FILE))
     except FileExistsError as error:
         raise CommandError(f"{error.filename} is there already, and stays as it is") from None
     except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from None
+        raise CommandError(f"{error.filename or root}: {error.strerror}") from None
     if as_json:
         output.write_json(Made(str(root), tuple(files)))
         return exits.DONE
@@ -64,6 +63,18 @@ def _name(root: Path) -> str:
         c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in root.resolve().name
     ]
     return "".join(letters).strip(".-")[:64] or "fleet"
+
+
+def _write_new(path: Path, text: str) -> None:
+    """FileExistsError; OSError, and then there is no part of it, which the next call would leave as
+    it is."""
+    with path.open("x", encoding="utf-8") as file:
+        try:
+            file.write(text)
+            file.flush()
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _ignore(path: Path) -> bool:

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -51,6 +52,9 @@ _NAME: Final = re.compile(
     rf"({'|'.join(_FOLDERS)})/[A-Za-z0-9_+.-]{{1,200}}|(revoked|rotation)\.json"
 )
 _PUBLIC: Final = ".pub"
+# Folders beside the store: time and process follow.
+_RESTORED: Final = ".restored-"
+_BEFORE: Final = ".before-"
 
 
 class OtherStoreError(KeyStoreError):
@@ -78,10 +82,17 @@ def backup(store: Store, file: Path, passphrase: str) -> int:
     return len(files)
 
 
-def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = False) -> int:
+def restore(
+    folder: Folder,
+    file: Path,
+    passphrase: str,
+    *,
+    replace: bool = False,
+    say: Callable[[str], object] = lambda _: None,
+) -> int:
     """Restore the keys of a backup; returns the number of key files written, 0 if they are the same
     already. KeyStoreError; OtherStoreError if the store has other keys, unless `replace`: then
-    these are kept as keys.before-<time>."""
+    these are kept as keys.before-<time>. `say` gets a line about what a killed one has left."""
     try:
         sealed = read(file, MAX_BACKUP)
     except OSError as error:
@@ -92,6 +103,9 @@ def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = Fals
             store = Store(folder)
             alone.enter_context(store.rotating())
             alone.enter_context(store.writing())
+        for left in interrupted(folder):
+            say(_tidy(left, content.files))
+        if folder.keys.exists():
             there = _read(folder.keys)
             if there == content.files:
                 return 0
@@ -102,6 +116,36 @@ def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = Fals
                 )
         _put(folder.keys, content.files)
     return len(content.files)
+
+
+def interrupted(folder: Folder) -> list[Path]:
+    """Folders that restores have left which were killed. They have secrets: what was written of the
+    backup until then, or, once that had its place, the former keys."""
+    return [
+        each
+        for each in sorted(folder.keys.parent.glob(f"{folder.keys.name}{_RESTORED}*"))
+        if not Path("/proc", each.name.rpartition("-")[2]).exists()  # that is at work
+    ]
+
+
+def _tidy(left: Path, restored: dict[str, bytes]) -> str:
+    """Remove what is a part of the backup; keep former keys under their name."""
+    try:
+        former = not _read(left).items() <= restored.items()
+    except KeyStoreError:
+        former = True  # nobody knows
+    try:
+        if not former:
+            shutil.rmtree(left)
+            return f"{left}, of a restore that was interrupted, is removed"
+        before = left.with_name(left.name.replace(_RESTORED, _BEFORE, 1))
+        left.rename(before)
+    except OSError as error:
+        raise KeyStoreError(
+            f"{left}, of a restore that was interrupted, has secret keys and cannot be removed: "
+            f"{error.strerror}; delete it"
+        ) from None
+    return f"a restore was interrupted; the keys from before it are kept as {before}"
 
 
 def require_long(passphrase: str) -> None:
@@ -201,8 +245,8 @@ def _put(keys: Path, files: dict[str, bytes]) -> None:
     keys are unchanged and the temporary folder is removed; a process that is killed leaves either
     the former keys or the new ones."""
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"-{os.getpid()}"
-    beside = keys.with_name(f"{keys.name}.restored-{stamp}")
-    before = keys.with_name(f"{keys.name}.before-{stamp}")
+    beside = keys.with_name(f"{keys.name}{_RESTORED}{stamp}")
+    before = keys.with_name(f"{keys.name}{_BEFORE}{stamp}")
     swapped = False
     try:
         _write(beside, files)

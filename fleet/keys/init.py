@@ -28,7 +28,8 @@ class Made(Struct, frozen=True):
 
 def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
     """Make them; the exit status."""
-    found = Store(folder).ensure(load(folder), lifetime=timedelta(seconds=lifetime_s))
+    fleet, store = load(folder), Store(folder)
+    found = store.ensure(fleet, lifetime=timedelta(seconds=lifetime_s))
     made = Made(
         tuple(str(each) for each in found if isinstance(each, Party)),
         tuple(each for each in found if isinstance(each, str) and each != OPERATOR_KEY),
@@ -49,4 +50,5 @@ def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
             f"{counted(len(made.host_keys), 'SSH host key')}"
             f"{signed}{own}\nKeep a copy: fleet keys backup FILE\n"
         )
+    store.require_pins(fleet)
     return exits.DONE

@@ -14,6 +14,7 @@ from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.keys import curve, rotation, ssh
+from fleet.keys.backup import interrupted
 from fleet.keys.curve import CurveKey
 from fleet.keys.rotation import Stage
 from fleet.keys.stages import read_state
@@ -80,6 +81,11 @@ def run(folder: Folder, *, as_json: bool) -> int:
     for each in shown.keys:
         if each.warning:
             output.say(f"{each.role} {each.name}: {each.warning}")
+    for left in interrupted(folder):
+        output.say(
+            f"{left} has secret keys, left by a restore that was interrupted: fleet keys restore "
+            "puts it in order"
+        )
     if shown.rotating:
         output.say("a rotation is under way; fleet keys rotate continues it")
     return exits.DONE

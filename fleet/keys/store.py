@@ -288,19 +288,33 @@ class Store:
         with self.writing():
             self._write_known_hosts(fleet)
 
-    def _write_known_hosts(self, fleet: Inventory, *, without_damaged: bool = False) -> None:
-        """KeyStoreError for a damaged pin, unless its host is left out: nobody logs in there."""
-        passed_over = (KeyStoreError,) if without_damaged else ()
-        pins = []
+    def require_pins(self, fleet: Inventory) -> None:
+        """KeyStoreError if pins are damaged: known_hosts is without them."""
+        if damaged := self._pins(fleet)[1]:
+            more = f" (and {len(damaged) - 1} more)" if damaged[1:] else ""
+            raise KeyStoreError(f"{damaged[0]}{more}")
+
+    def _write_known_hosts(self, fleet: Inventory) -> None:
+        """A host whose pin is damaged is left out: nobody logs in there."""
+        write_file(self.folder.known_hosts, ssh.known_hosts(self._pins(fleet)[0]), 0o644)
+
+    def _pins(self, fleet: Inventory) -> tuple[list[tuple[str, int, str]], list[str]]:
+        """The lines of known_hosts, and those about damaged pins."""
+        self.revocations()  # if these are damaged, nobody knows who is out
+        pins, damaged = [], []
         for host in hosts(fleet):
-            with suppress(*passed_over):
+            try:
                 if not host.is_local and (public := self.pin(host.name)):
                     pins.append((host.address, port_of(fleet, host), public))
+            except KeyStoreError as error:
+                damaged.append(str(error))
         for jump in fleet.jump:
-            with suppress(*passed_over):
+            try:
                 if (pinned := _pinned(self._jump_path(jump.name), jump.name)) is not None:
                     pins.append((jump.address, jump.port or fleet.ssh.port, pinned))
-        write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
+            except KeyStoreError as error:
+                damaged.append(str(error))
+        return pins, damaged
 
     # --- revocation ----------------------------------------------------------------------------
 
@@ -359,7 +373,7 @@ class Store:
             remove_file(self._pin_path(host))
             write_file(self._host_path(host), ssh.make(host).private)
         # A damaged pin of another host must not keep this party in.
-        self._write_known_hosts(fleet, without_damaged=True)
+        self._write_known_hosts(fleet)
         self._write(gone.party, (curve.make(self._clock()),))
 
     def _write_revocations(self, found: tuple[Revocation, ...]) -> None:

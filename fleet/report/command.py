@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.common import exits
+from fleet.lake.schema.wholeness import require_whole
 from fleet.lake.selection import existing_lake
 from fleet.report import forecast
 from fleet.terminal import output
@@ -36,6 +37,7 @@ def run(
         return exits.fail("--since must be before --until", exits.USAGE)
     lake = existing_lake(named, folder)
     require("pyspark", "pyarrow", "matplotlib", "jinja2")
+    require_whole(lake)
     work = forecast.work(lake, since, until, with_new=ingest_first)
     expected_s = work.expected_s(os.cpu_count() or 1)
     output.say(forecast.said(work, expected_s, forecast.pace_of(lake, master)))

@@ -30,6 +30,7 @@ from fleet.lake.ingest.paths import (
 from fleet.lake.ingest.reading import in_utc, read, read_files
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.base import READINGS
+from fleet.lake.schema.wholeness import is_whole
 from fleet.report.jobs.health_readings import by_step
 from fleet.report.jobs.hourly import hourly
 
@@ -78,8 +79,13 @@ class KeptAggregates:
             for partition, files in self._whole.items()
             if files
         }
-        missing = {partition: at for partition, at in places.items() if not at.exists()}
+        # One that a copy or a power cut has cut off is made anew, too.
+        missing = {
+            partition: at for partition, at in places.items() if not (at.exists() and is_whole(at))
+        }
         if missing:
+            for at in missing.values():
+                at.unlink(missing_ok=True)
             self._keep(aggregate, missing)
         # Analysed, not run: with known types Spark opens no file.
         nothing = aggregate.make(read_files(self._spark, self._lake, READINGS, []))

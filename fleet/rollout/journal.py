@@ -125,7 +125,8 @@ def is_own(folder: Folder, run: str) -> bool:
 def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
     """Those of `hosts` whose last run was a deployment that did not succeed on them, with its
     release as in `Begun`. Hosts that were rolled back since, successfully or not, are left out:
-    that was the operator's intention."""
+    that was the operator's intention. CommandError for a journal whose first line is damaged: an
+    earlier run would pass for the last."""
     left = set(hosts)
     found: dict[str, str] = {}
     for path in sorted(folder.runs.glob("*.jsonl"), key=_order, reverse=True):
@@ -134,7 +135,12 @@ def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
         lines = read(path)
         begun = next((line for line in lines if isinstance(line, Begun)), None)
         if begun is None:
-            continue
+            if lines or _has_line(path):
+                raise CommandError(
+                    f"{path}: its first line is damaged, and nobody knows of which hosts this run "
+                    "was; move it away, and deploy without --retry-failed"
+                )
+            continue  # it was cut before anything was done
         good = {
             line.host
             for line in lines
@@ -145,6 +151,10 @@ def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
             found |= dict.fromkeys(here - good, begun.release)
         left -= here
     return found
+
+
+def _has_line(path: Path) -> bool:
+    return b"\n" in files.read(path, MAX_JOURNAL)
 
 
 def _order(path: Path) -> tuple[str, int, str]:

@@ -28,6 +28,12 @@ class Store:
     def oldest(self) -> int | None:
         return min(self.held, default=None)
 
+    def is_older_copy(self, settled: int, to: int) -> bool:
+        return False
+
+    def number_anew(self, settled: int, to: int) -> None:
+        raise AssertionError("it is no older copy")
+
     def waiting(self, after: int, most: int) -> list[NodeEvent]:
         return []
 

@@ -24,6 +24,61 @@ def test_a_path_that_cannot_be_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_what_is_no_file_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    pipe, away, null = (tmp_path / f"{name}.sqlite" for name in ("pipe", "away", "null"))
+    os.mkfifo(pipe)
+    away.symlink_to(tmp_path / "usb" / "h.sqlite")
+    null.symlink_to("/dev/null")
+    for path, why in (
+        (pipe, "it is no regular file; move it away"),
+        (null, "it is no regular file; move it away"),
+        (away, "it is a link to what is not there; bring that back, or remove the link"),
+    ):
+        for _ in range(2):
+            with pytest.raises(HistoryError) as caught:
+                open_history(path)
+            assert str(caught.value) == f"history {path}: {why}"
+    (tmp_path / "usb").mkdir()
+    history = open_history(away)
+    assert "is a link to what was not there: a new one began" in history.report
+    history.close()
+    history = open_history(away)
+    assert history.report == ""
+    history.close()
+
+
+def test_an_empty_file_is_put_aside_with_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    path.touch()
+    history = open_history(path)
+    assert history.report.startswith(f"history {path} was broken (it is empty); kept as h.sqlite.b")
+    history.close()
+    history = open_history(path)
+    assert history.report == ""
+    history.close()
+
+
+def test_a_file_that_could_not_be_made_is_none_that_lost_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(path: str, _history: str) -> None:
+        Path(path).touch()
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    path = tmp_path / "h.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "open_checked", no_room)
+        history = open_history(path)
+    assert "database or disk is full" in history.report
+    history.stream("dht", CHANNELS).append(sample(0))
+    history.close()
+    assert history.notices() == []
+    assert history.acknowledged == 1
+    assert [each.name for each in tmp_path.iterdir() if "broken" in each.name] == []
+
+
 @pytest.mark.parametrize("error", [28, 30, 13, 5])
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_start_without_a_file_to_write_goes_on_in_memory(

@@ -56,6 +56,14 @@ class Store:
             self.dropped += 1
         return event
 
+    def is_older_copy(self, settled: int, to: int) -> bool:
+        assert to < self.next, "the master knows an event that was not raised yet"
+        assert self.oldest is None or settled <= self.oldest, "what is settled waits"
+        return False
+
+    def number_anew(self, settled: int, to: int) -> None:
+        raise AssertionError("it is no older copy")
+
     def waiting(self, after: int, most: int) -> list[NodeEvent]:
         self._fail()
         return [self.events[s] for s in sorted(self.events) if s > after][:most]

@@ -80,6 +80,16 @@ def test_a_folder_in_the_files_place_is_told_with_what_to_do(store):
         store()
 
 
+def test_what_is_no_file_in_the_place_of_its_log_is_named(store):
+    store(1)
+    log = store.path.with_name("state.sqlite-wal")
+    log.mkdir()
+    with pytest.raises(OSError, match=r": state\.sqlite-wal beside it is no file; move that away$"):
+        store()
+    log.rmdir()
+    assert store() == (1, [])
+
+
 def test_a_link_may_name_a_file_that_is_still_to_be_made(store):
     store.path.symlink_to("there.sqlite")
     assert store(1) == (0, [])

@@ -384,7 +384,7 @@ def test_a_file_that_is_missing_or_no_toml(tmp_path):
     with pytest.raises(ConfigError, match="not valid TOML"):
         load(tmp_path / "bad.toml", EdgeConfig)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="not valid TOML"):
+    with pytest.raises(ConfigError, match="or no text; save it as UTF-8"):
         load(tmp_path / "binary.toml", EdgeConfig)
 
 
@@ -417,6 +417,22 @@ def test_a_mark_that_an_editor_put_in_front_of_the_text_is_told(tmp_path):
     file.write_text(EDGE, encoding="utf-8-sig")
     with pytest.raises(ConfigError, match="begins with a byte-order mark; save it as UTF-8 with"):
         load(file, EdgeConfig)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "line"),
+    [
+        ("utf-16", "it is UTF-16, or no text; save it as UTF-8"),
+        ("utf-16-le", "it is UTF-16, or no text; save it as UTF-8"),
+        ("latin-1", "line 2 is no UTF-8; save it as UTF-8"),
+    ],
+)
+def test_a_file_of_another_encoding_says_what_to_do(tmp_path, encoding, line):
+    file = tmp_path / "edge.toml"
+    file.write_text("#\n# \u00e9\n" + EDGE, encoding=encoding)
+    with pytest.raises(ConfigError) as refused:
+        load(file, EdgeConfig)
+    assert str(refused.value) == f"{file}: {line}"
 
 
 @pytest.mark.parametrize("table", ["[sensor.channels.temperature]", "[ sensor.options ]"])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         def dropped(self) -> int: ...
         @property
         def oldest(self) -> int | None: ...
+        def is_older_copy(self, settled: int, to: int) -> bool: ...
+        def number_anew(self, settled: int, to: int) -> None: ...
         def waiting(self, after: int, most: int) -> list[NodeEvent]: ...
         def remove(self, sequences: Iterable[int]) -> None: ...
 
@@ -79,6 +81,8 @@ class Forwarding:
         """Execute what the outbox decides about `event` at monotonic time `now`."""
         if isinstance(event, o.Joined | o.Cut):
             self._links += 1
+        if isinstance(event, o.Joined) and self._store.is_older_copy(event.settled, event.to):
+            self._number_anew(event.settled, event.to)
         if now >= self._remove_again_at:
             self._remove()
         for instruction in self._outbox.handle(event, now):
@@ -90,6 +94,15 @@ class Forwarding:
                 case o.Remove(sequences):
                     self._taken.update(sequences)
                     self._remove()
+
+    def _number_anew(self, settled: int, to: int) -> None:
+        """Before anything is read for the link."""
+
+        def then(failed: HistoryError | None) -> None:
+            if failed is not None:
+                self._complain(str(failed))
+
+        self._disk.submit(_tried(lambda: self._store.number_anew(settled, to)), then)
 
     def _read(self, read: o.Read) -> None:
         if self._reading is not None:

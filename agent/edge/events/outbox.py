@@ -33,9 +33,12 @@ BEFORE_ALL: Final = -1  # below every sequence
 
 
 class Joined(Struct, frozen=True):
-    """The master welcomed the node; a master of an earlier version does not support events."""
+    """The master welcomed the node; a master of an earlier version does not support events. Of this
+    history it has events up to `to`, and expects none below `settled`."""
 
     takes_events: bool
+    settled: int = 0
+    to: int = 0
 
 
 class Cut(Struct, frozen=True):

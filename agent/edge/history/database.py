@@ -145,11 +145,12 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection:
-    """A read-only connection. `immutable`: for a file system without room for SQLite's log."""
+    """A read-only connection. `immutable`: for a file system without room for SQLite's log, where
+    no file is made, either: it would be empty."""
     if immutable:
         from urllib.parse import quote  # rarely needed
 
-        db = _connected(f"file:{quote(os.path.abspath(path))}?immutable=1", uri=True)  # noqa: PTH100 - as above
+        db = _connected(f"file:{quote(os.path.abspath(path))}?immutable=1&mode=ro", uri=True)  # noqa: PTH100 - as above
     else:
         db = _connected(path, uri=False)
     db.execute("PRAGMA query_only=ON")

@@ -23,6 +23,10 @@ FIELDS: Final = (
 FIRST_COLUMNS: Final = (
     "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text"
 )
+# 0 before the first event.
+LAST: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'"
+# Of what a master says it knows: sequences that follow have room within 53 bits.
+MAX_KNOWN: Final = 1 << 52
 COUNTS: Final = "SELECT count(*), min(sequence) FROM events"
 RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
 
@@ -93,10 +97,12 @@ class EventStore:
         self._most = most
         self._writer = writer
         self._database = opened
+        self._notices: list[str] = []
         self._counted = False  # or the file could not be opened yet
         self.count = 0  # that wait
         # The first of them, or one that was before it: nothing below waits, nor ever will.
         self.oldest: int | None = None
+        self.last = 0  # the sequence of the latest, which may wait no longer
         self.dropped = 0  # given up for want of room since the history began
         self.has_raised = False  # triggers were raised when the file was opened
 
@@ -104,6 +110,7 @@ class EventStore:
         """Take the counts from a file that was opened."""
         self._counted = True
         self.count, self.oldest = db.execute(COUNTS).fetchone()
+        (self.last,) = db.execute(LAST).fetchone()
         (self.dropped,) = db.execute(
             "SELECT coalesce(max(value), 0) FROM meta WHERE key = 'events_dropped'"
         ).fetchone()
@@ -157,11 +164,50 @@ class EventStore:
         with self._writer:
             sequence, excess = self._change(change)
             self.count += 1 - excess
+            self.last = sequence
             self.dropped += excess
             if self.oldest is None:
                 self.oldest = sequence
         return NodeEvent(
             sequence, kind, time_ms, synchronised, sensor, channel, text, trigger, value, areas
+        )
+
+    def take_notices(self) -> list[str]:
+        """Take the lines for the operator that were added since the last call."""
+        found, self._notices = self._notices, []
+        return found
+
+    def is_older_copy(self, settled: int, to: int) -> bool:
+        """Whether this file was put back from an older copy: the master has events of it up to the
+        sequence `to`, and expects none below `settled`."""
+        if not self._counted or max(settled, to) > MAX_KNOWN:
+            return False
+        return to > self.last or (self.oldest is not None and self.oldest < settled)
+
+    def number_anew(self, settled: int, to: int) -> None:
+        """In an older copy, give the events that wait sequences above all that were used there and
+        here: others had theirs, for which the master would take them. Those of them that it has all
+        the same come twice."""
+        above = max(settled, to)
+
+        def change(db: sqlite3.Connection) -> tuple[int, int | None, int]:
+            count, oldest = db.execute(COUNTS).fetchone()
+            (last,) = db.execute(LAST).fetchone()
+            by = 0 if oldest is None else max(above, last) + 1 - oldest
+            db.execute("UPDATE events SET sequence = sequence + ?", (by,))
+            db.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+            last = max(above, last + by)
+            db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (last,))
+            return count, None if oldest is None else oldest + by, last
+
+        with self._writer:
+            if not self.is_older_copy(settled, to):
+                return
+            before = self.last
+            self.count, self.oldest, self.last = self._change(change)
+        self._notices.append(
+            f"history {self._path} is an older copy: the master has its events up to {above}, and "
+            f"it ends at {before}; {self.count} that wait have new numbers, and may come twice"
         )
 
     def raised(self) -> list[Raised]:

@@ -229,7 +229,7 @@ class History:
         """Take the lines for the operator that were added since the last call."""
         with self._lock:
             found, self._notices = self._notices, []
-        return found
+        return found + self.events.take_notices()
 
     def doubt(self, sequence: int, reason: str) -> None:
         """A reader found a damaged group in the file: the next commit quarantines it."""

@@ -99,6 +99,14 @@ def reject(path: str) -> None:
         raise HistoryError(f"history {path}: there is no folder {folder}")
     if os.path.isdir(path):  # noqa: PTH112 - as above
         raise HistoryError(f"history {path}: it is a folder")
+    target = os.path.realpath(path)
+    if not os.path.exists(path) and not os.path.isdir(os.path.dirname(target)):  # noqa: PTH112, PTH120
+        raise HistoryError(
+            f"history {path}: it is a link to what is not there; "
+            "bring that back, or remove the link"
+        )
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH113 - as above
+        raise HistoryError(f"history {path}: it is no regular file; move it away")
 
 
 def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connection, bool]:
@@ -108,9 +116,22 @@ def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connect
         os.rename(new, path)  # a power cut came between the two names of a rebuilt file
     existed = os.path.exists(path)
     try:
-        db = open_checked(path, history)
+        if existed and not os.path.getsize(path):  # noqa: PTH202 - as above
+            raise Broken("it is empty")  # as a power cut may leave it, or another program
+        try:
+            db = open_checked(path, history)
+        except (sqlite3.Error, OSError):
+            # A full disk may have taken its name alone: it would pass for one that lost all.
+            if not existed and os.path.exists(path) and not os.path.getsize(path):  # noqa: PTH202
+                os.unlink(path)
+            raise
         if not existed:
             wal.sync_folder(path)
+            if os.path.islink(path):  # noqa: PTH114 - as above
+                notices.append(
+                    f"history {path} is a link to what was not there: a new one began; if it is on "
+                    "a disk that is not mounted, mount that, and start the agent anew"
+                )
         return db, False
     except Newer as error:
         aside = put_aside(path, "newer")

@@ -256,6 +256,10 @@ def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | N
 def _prepare(file: sqlite3.Connection) -> None:
     (version,) = file.execute("PRAGMA user_version").fetchone()
     sqlite.require_version(version, SCHEMA_VERSION)
+    tables = [name for (name,) in file.execute("SELECT name FROM sqlite_schema")]
+    # Such as after a restore under the wrong name, or from another file's log beside this one.
+    if tables and "document" not in tables:
+        raise sqlite.BrokenFileError(f"it has the tables of another file, such as {tables[0]}")
     file.execute(TABLE)
     file.execute(ROWS, ("",))  # a damaged schema may have other columns
     sqlite.require_sound(file)

@@ -97,6 +97,8 @@ class NodeMembership:
         self._gone: dict[str, Node] = {}
         self.nodes = NodeTable()
         self.redispatched = 0
+        # Of a node's history: the sequence below which its events are settled, and the last known.
+        self.events_known: Callable[[str, str], tuple[int, int]] = lambda _node, _history: (0, 0)
 
     @property
     def next_s(self) -> float:
@@ -168,7 +170,14 @@ class NodeMembership:
         self.heard(node, now, instructions)
         # The events of a node that lives elsewhere are its home's.
         takes_events = self._takes_events and (hello.followed or node.name not in self._homes)
-        welcome = Welcome(hello.incarnation, self._heartbeat_s, takes_events)
+        settled, to = self.events_known(node.name, hello.history) if takes_events else (0, 0)
+        welcome = Welcome(
+            hello.incarnation,
+            self._heartbeat_s,
+            takes_events,
+            events_to=max(0, to),
+            events_settled=max(0, settled),
+        )
         instructions.append(SendToNode(peer, welcome))
         self._tell_home(node, now, instructions)
         self._set_pods(node, instructions)

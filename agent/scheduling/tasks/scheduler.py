@@ -189,6 +189,10 @@ class TaskScheduler:
         """Every node that ever said hello, for the operator."""
         return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
 
+    def ask_events(self, known: Callable[[str, str], tuple[int, int]]) -> None:
+        """`known(node, history)` says what the master has of a node's events, for its welcome."""
+        self._membership.events_known = known
+
     def node_on(self, peer: Peer, incarnation: str) -> str | None:
         """The name of the node whose process of this incarnation speaks on the link; None: there is
         none."""

@@ -43,7 +43,7 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
                 signal.signal(signal.SIGTERM, stop)
             say(f"following {lake.landing}")
-            follow(spark, lake, every_s, lambda done: say(line(done)), until)
+            follow(spark, lake, every_s, lambda done: say(line(done)), until, said=say)
     except EngineError:
         # Service managers send the signal to the Java process, too.
         if not until.is_set():

@@ -24,7 +24,11 @@ from fleet.lake.schema import landing
 from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
 
-RECORDS = "records"
+RECORDS: Final = "records"
+# What a pull puts into each folder of the landing. Other files were put there by hand: Spark would
+# fail at them, and nothing be taken in ever again.
+SUFFIXES: Final = {RECORDS: ".jsonl"} | dict.fromkeys(landing.BY_FOLDER, ".parquet")
+STRAY: Final = quarantine.Broken("no pull puts such a file there", "")
 # That are counted one by one: some are words of hosts, which may have any number.
 MAX_REASONS: Final = 1000
 ANOTHER: Final = "another reason"
@@ -77,10 +81,15 @@ def merge(
     try:
         merged = _Merge(work, held)
         kinds: dict[str, list[Path]] = {}
+        strays: dict[Path, quarantine.Broken] = {}
         for file in files:
-            kinds.setdefault(_kind_of(work, file), []).append(file)
+            kind = _kind_of(work, file)
+            if file.suffix == SUFFIXES.get(kind):
+                kinds.setdefault(kind, []).append(file)
+            else:
+                strays[file] = STRAY
         side_by_side([partial(merged.take, kind, found) for kind, found in kinds.items()])
-        merged.take_refused(broken)
+        merged.take_refused({**broken, **strays})
         return merged.finish(len(files) + len(broken))
     finally:
         for frame in held:

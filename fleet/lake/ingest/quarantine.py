@@ -57,7 +57,8 @@ def unreadable(spark: SparkSession, landed: Path, files: Iterable[Path]) -> dict
     reasons. One Spark job per file: called only after a failure."""
     broken = {}
     for file in files:
-        if file.suffix != ".parquet":
+        schema = landing.BY_FOLDER.get(file.relative_to(landed).parts[0])
+        if file.suffix != ".parquet" or schema is None:
             continue
         try:
             for _ in pq.ParquetFile(file).iter_batches():
@@ -65,7 +66,6 @@ def unreadable(spark: SparkSession, landed: Path, files: Iterable[Path]) -> dict
         except (pa.ArrowException, OSError) as error:
             broken[file] = Broken("no Parquet file", " ".join(str(error).split()))
             continue
-        schema = landing.BY_FOLDER[file.relative_to(landed).parts[0]]
         try:
             whole = spark.read.schema(schema).parquet(uri(file))
             whole.write.format("noop").mode("overwrite").save()

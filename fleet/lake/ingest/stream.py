@@ -8,6 +8,9 @@ batch that is repeated after a kill changes nothing, nor does an ingest without 
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,11 +26,19 @@ from fleet.lake.ingest.merging import Ingested, merge
 from fleet.lake.ingest.paths import named_whole, plain_uri, uri
 from fleet.lake.ingest.work import USUAL, Sizes, Work
 from fleet.lake.schema.folder import Lake
+from fleet.spark.errors import told as spoken_of
 
 # The schema of the source; Spark does not infer that of a stream.
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 # The rows of a batch are sorted by partition, so that few files are open at a time.
 SETTINGS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
+# What says nothing of the checkpoints.
+OF_THE_DISK: Final = tuple(
+    os.strerror(number)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO, errno.EMFILE)
+)
+# The folder of its checkpoints.
+LANDING: Final = "landing"
 LOOK_S: Final = 0.5
 JAVA_LOCK: Final = "java.lock"
 JAVA_PATIENCE_S: Final = 60.0
@@ -61,9 +72,7 @@ def ingest(
             told(f"{total.files:,} new files so far")
 
     with _at_work(spark, lake) as lake:
-        job = Job(spark, lake, sizes, clock, batch)
-        job.start({"availableNow": True})
-        job.wait()
+        _run(lake, lambda: Job(spark, lake, sizes, clock, batch), {"availableNow": True}, told)
         if compact and total.changed:
             if total.batches > 1:
                 told("merging small files")
@@ -80,8 +89,10 @@ def follow(
     *,
     sizes: Sizes = USUAL,
     clock: Callable[[], datetime] = _now,
+    said: Callable[[str], object] = lambda _: None,
 ) -> None:
     """Ingest every `every_s` seconds until `until` is set; a batch in progress is completed.
+    `said` gets a line if checkpoints are damaged.
 
     `told` is called in another thread with the outcome of each batch that changed something. Small
     files are merged after every COMPACT_EVERY of these. It raises the same exceptions as `ingest`.
@@ -98,9 +109,36 @@ def follow(
             compaction.join(spark, lake, sizes)
 
     with _at_work(spark, lake) as lake:
-        job = Job(spark, lake, sizes, clock, batch)
-        job.start({"processingTime": f"{round(every_s * 1000)} milliseconds"})
-        job.wait(until)
+        trigger = {"processingTime": f"{round(every_s * 1000)} milliseconds"}
+        _run(lake, lambda: Job(spark, lake, sizes, clock, batch), trigger, said, until)
+
+
+def _run(
+    lake: Lake,
+    made: Callable[[], Job],
+    trigger: dict[str, Any],
+    said: Callable[[str], object],
+    until: threading.Event | None = None,
+) -> None:
+    """Run a job to its end. If Spark fails before the first batch, its checkpoints may be damaged,
+    as a power cut leaves them: without them it goes on, and only takes longer."""
+    job, place = made(), lake.checkpoints / LANDING
+    try:
+        job.run(trigger, until)
+    except Exception as error:
+        known = spoken_of(error)
+        if job.began or known is None or known.died or not place.exists():
+            raise
+        if any(reason in str(known) for reason in OF_THE_DISK):
+            raise
+        aside = place.with_name(f"{LANDING}.damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+        place.rename(aside)
+        said(
+            f"{place} cannot be used ({known}); kept as {aside.name}: "
+            "all that was pulled is looked at again"
+        )
+        made().run(trigger, until)
 
 
 class StoppingError(Exception):
@@ -127,7 +165,13 @@ class Job:
         self._error: BaseException | None = None
         self._merging = threading.Lock()
         self._stopping = False
+        self.began = False  # with a batch
         self._query: Any = None
+
+    def run(self, trigger: dict[str, Any], until: threading.Event | None = None) -> None:
+        """Start, with the arguments of a PySpark trigger, and wait."""
+        self.start(trigger)
+        self.wait(until)
 
     def start(self, trigger: dict[str, Any]) -> None:
         """Start, with the arguments of a PySpark trigger."""
@@ -143,7 +187,7 @@ class Job:
             .select("path", "length")
         )
         writer = files.writeStream.foreachBatch(self._batch).trigger(**trigger)
-        checkpoint = plain_uri(self._lake.checkpoints / "landing")
+        checkpoint = plain_uri(self._lake.checkpoints / LANDING)
         self._query = writer.option("checkpointLocation", checkpoint).start()
 
     def wait(self, until: threading.Event | None = None) -> None:
@@ -168,6 +212,7 @@ class Job:
         self._query.stop()
 
     def _batch(self, batch: DataFrame, _: int) -> None:
+        self.began = True
         with self._merging:
             if self._stopping:
                 # Spark would take a batch for done that returns; the next run gets it again.

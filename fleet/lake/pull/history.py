@@ -33,6 +33,7 @@ from fleet.lake.pull.history_state import (
     Listing,
     TakenHistory,
     enter,
+    older_copy,
     packed,
     settle,
     unpacked,
@@ -325,6 +326,11 @@ class HistoryTaker:
             return
         groups = [(each, each.group) for each in self._waiting if each.group is not None]
         refused = [each for each in self._waiting if each.group is None]
+        boots = {each.key[0] // OPENING: group.row.boot for each, group in groups}
+        if (since := older_copy(history, found.id, boots)) is not None:
+            self._taken = {
+                at: crc for at, crc in self._taken.items() if at < since or at in self._fresh
+            }
         if groups:
             first = groups[0][0].key[0]
             table = table_of(

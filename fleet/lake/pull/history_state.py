@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Set
+from hashlib import sha256
 from math import gcd, isqrt
 from typing import Final, NamedTuple
 
@@ -35,7 +36,7 @@ class Opening(Struct):
     """One process's groups, of which `seen` was the last. Up to `through` all are settled: taken or
     counted as expired, but for those in `open`; it has all that are known and not taken, with their
     readings, 0 for not known. The groups' distances have the divisor `step`; the longest had `most`
-    readings, of `configured` that it may have had."""
+    readings, of `configured` that it may have had. `boot` is that of its groups, if known."""
 
     through: int
     seen: int
@@ -43,6 +44,7 @@ class Opening(Struct):
     step: int = 0
     most: int = 1
     configured: int = 0
+    boot: str = ""
 
 
 class TakenHistory(Struct):
@@ -122,6 +124,25 @@ def enter(state: HistoriesState, history: str, gone: Set[Key]) -> TakenHistory:
     for oldest in list(state.histories)[:-MAX_HISTORIES]:
         del state.histories[oldest]
     return found
+
+
+def older_copy(found: TakenHistory, history: str, boots: Mapping[int, str]) -> int | None:
+    """Groups of these openings have come, each of this boot. If the file was put back from an older
+    copy, openings have numbers that others had, in other boots. From the first of these on, groups
+    are known as those of another history: they would replace those taken before. Its first sequence
+    in that case; O(openings)."""
+    known = {n: found.openings[n].boot for n in boots if n in found.openings}
+    first = min([n for n, boot in known.items() if boot not in ("", boots[n])], default=None)
+    since = None
+    if first is not None:
+        since = first * OPENING
+        name = f"{history[:32]}-{sha256(boots[first].encode()).hexdigest()[:16]}"
+        found.origins = [*[each for each in found.origins if each[0] < since], (since, name)]
+        for n in [n for n in found.openings if n >= first]:
+            del found.openings[n]
+    for n, boot in boots.items():
+        found.openings.setdefault(n, Opening(n * OPENING - 1, n * OPENING - 1)).boot = boot
+    return since
 
 
 def settle(found: TakenHistory, listing: Listing) -> Expired:

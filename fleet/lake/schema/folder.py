@@ -127,10 +127,18 @@ class Lake:
 
 def chosen(named: Path | None, fleet: Path | None = None) -> Lake:
     """The lake: `named`, $SANDERLING_LAKE, ``lake`` in the fleet's folder, or that of the last
-    local run. It may not exist yet. LinkError for one that may not be changed."""
+    local run. It may not exist yet. LinkError for one that may not be changed; CommandError for a
+    path that pyarrow and Spark cannot take."""
     if named is None and (variable := os.environ.get(VARIABLE)):
         named = Path(variable)
     lake = Lake(named if named is not None else (fleet or LOCAL_RUN) / NAME)
+    try:
+        str(lake.root.absolute()).encode()
+    except UnicodeEncodeError:
+        raise CommandError(
+            f"{lake.root}: a lake cannot be where the path has bytes that are no UTF-8; name "
+            "another folder, with --lake"
+        ) from None
     _require_no_links(lake)
     return lake
 

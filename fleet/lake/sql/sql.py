@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.common import exits
+from fleet.lake.schema.wholeness import require_whole
 from fleet.lake.selection import existing_lake
 from fleet.terminal.installing import require
 
@@ -19,6 +20,7 @@ def run(
     """Print the result of `statement`; returns the exit status."""
     lake = existing_lake(named, folder)
     require("pyspark")
+    require_whole(lake)
     from fleet.lake.sql import answers, views
     from fleet.spark.session import open_session
 

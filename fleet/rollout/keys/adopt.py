@@ -59,6 +59,7 @@ def run(folder: Folder, name: str, fingerprint: str | None, file: Path | None) -
     else:
         store.adopt(fleet, host, public)
     sys.stdout.write(f"{name} is pinned to {ssh.fingerprint(public)}\n")
+    store.require_pins(fleet)
     return exits.DONE
 
 

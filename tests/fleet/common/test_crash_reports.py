@@ -48,6 +48,18 @@ def test_what_the_machine_refuses_is_no_crash(state, monkeypatch, capsys):
     assert not state.exists()
 
 
+def test_a_full_disk_is_no_crash(state, monkeypatch, capsys):
+    def refused(*_):
+        with open("/dev/full", "w") as file:  # noqa: PTH123 - as any library does
+            file.write("x")
+
+    monkeypatch.setattr(commands, "run", refused)
+    assert cli.main() == exits.FAILED
+    said = "fleet: No space left on device; make room and try again\n"
+    assert capsys.readouterr().err == said
+    assert not state.exists()
+
+
 def test_verbose_shows_it(state, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fleet", "-v", "status"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import tomllib
 from pathlib import Path
 
@@ -93,6 +94,19 @@ def test_init_says_what_comes_next_on_stderr(tmp_path, monkeypatch, capsys):
     assert (status, out) == (0, "")
     assert err.splitlines()[0] == "wrote fleet.toml and .gitignore"
     assert "fleet inventory check, then fleet keys init" in err
+
+
+def test_an_inventory_that_finds_no_room_leaves_nothing(tmp_path, monkeypatch, capsys):
+    """An empty one was left as it is by the next call."""
+    monkeypatch.chdir(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        status, _, err = run(capsys, "init", "there")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (status, err) == (2, "fleet: there: File too large\n")
+    assert run(capsys, "init", "there")[0] == 0
 
 
 def test_init_replaces_nothing(folder, capsys):

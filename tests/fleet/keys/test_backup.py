@@ -152,6 +152,16 @@ def test_a_restore_that_is_killed_leaves_the_former_keys_or_the_new_ones(kept, t
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (9 if steps < 2 else 0)
     assert files(other.folder.keys) == (files(kept.folder.keys) if steps else before)
+    # What it left is put in order by the next one.
+    left = b.interrupted(other.folder)
+    assert len(left) == (steps < 2)
+    said = []
+    b.restore(other.folder, tmp_path / "backup", SECRET, replace=True, say=said.append)
+    assert ["removed" in line for line in said] == [[True], [False], []][steps]
+    assert b.interrupted(other.folder) == []
+    assert files(other.folder.keys) == files(kept.folder.keys)
+    (former,) = (tmp_path / "two").glob("keys.before-*")
+    assert files(former) == before
 
 
 @pytest.mark.parametrize(

@@ -268,3 +268,26 @@ def test_help_needs_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for heavy in ("paramiko", "cryptography", "msgspec", "zmq", "rich"):
         assert f"'{heavy}'" not in done.stdout
+
+
+def test_a_damaged_pin_of_another_host_stops_no_other_key(fleet, monkeypatch):
+    fleet("init")
+    pin = fleet.root / "keys/ssh/host-iad4+n2.pin"
+    pin.write_text("damaged\n")
+    pin.chmod(0o600)
+    known, theirs = fleet.root / "known_hosts", ssh.make("").public
+    line = f"{pin} is no public SSH key; fleet keys adopt iad4/n2"
+    monkeypatch.setattr(adopt, "shown_by", lambda *_: theirs)
+    status, out, said = fleet("adopt", "iad4/n1", "--fingerprint", ssh.fingerprint(theirs))
+    assert (status, out) == (exits.USAGE, f"iad4/n1 is pinned to {ssh.fingerprint(theirs)}\n")
+    assert line in said
+    assert f"10.0.4.2 {theirs}".strip() in known.read_text()
+    known.unlink()
+    (fleet.root / "keys/curve/node-iad4+n1.secret").unlink()
+    status, out, said = fleet("init")
+    assert (status, "1 CURVE key" in out, line in said) == (
+        exits.USAGE, True, True,
+    )  # fmt: skip
+    assert theirs in known.read_text()
+    assert fleet("adopt", "iad4/n2", "--fingerprint", ssh.fingerprint(theirs))[0] == 0
+    assert fleet("init")[0] == 0

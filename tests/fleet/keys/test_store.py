@@ -122,7 +122,7 @@ def test_a_damaged_pin_is_one_line_that_says_what_pins_anew(tmp_path, content):
     theirs = ssh.make("root@debian").public
     keys.adopt(FLEET, host, theirs)
     (tmp_path / "keys/ssh/host-iad4+n1.pin").write_bytes(content)
-    for command in (lambda: keys.pin("iad4/n1"), lambda: keys.ensure(FLEET)):
+    for command in (lambda: keys.pin("iad4/n1"), lambda: keys.require_pins(FLEET)):
         with pytest.raises(KeyStoreError, match="is no public SSH key; fleet keys adopt iad4/n1"):
             command()
     keys.adopt(FLEET, host, theirs)

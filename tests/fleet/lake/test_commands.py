@@ -1,6 +1,8 @@
 """`fleet lake ingest` and `follow`: what is printed; usage."""
 
+import os
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +12,10 @@ from fleet.lake.ingest import follow, store
 from fleet.lake.ingest import run as command
 from fleet.lake.ingest import stream as ingesting
 from fleet.lake.ingest.merging import Ingested
+from fleet.lake.pull import local
 from fleet.lake.schema.folder import Lake
 from fleet.spark import session
+from tests.fleet.keys.rig import inventory
 
 LEFT_OUT = "7 readings of an impossible time left out"
 DONE = Ingested(
@@ -86,3 +90,16 @@ def test_nothing_new_is_no_failure_unless_it_is_asked_for(
     monkeypatch.setattr(session, "open_session", lambda *_: nullcontext())
     monkeypatch.setattr(ingesting, "ingest", lambda *_, **__: done)
     assert run(["lake", "ingest", "--lake", str(tmp_path), *options]) == status
+
+
+@pytest.mark.parametrize("command", [["lake", "ingest"], ["logs", "pull", "--local"], ["report"]])
+def test_a_lake_whose_path_is_no_utf_8_is_refused_in_a_line(tmp_path, monkeypatch, capsys, command):
+    root = tmp_path / os.fsdecode(b"l\xff")
+    root.mkdir()
+    monkeypatch.chdir(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "run_in", lambda _: SimpleNamespace(fleet=inventory(local=True)))
+        assert run([*command, "--lake", "lake"]) == exits.USAGE
+    said = capsys.readouterr().err
+    assert "a lake cannot be where the path has bytes that are no UTF-8" in said
+    assert said.count("\n") == 1

@@ -88,6 +88,19 @@ def test_a_file_that_replaces_another_counts(spark, lake):
     check(spark, lake)
 
 
+@pytest.mark.parametrize("left", [0, 100])
+def test_what_was_cut_off_is_computed_again(spark, lake, left):
+    """By a copy of the lake, or a power cut: each further report ended at it."""
+    check(spark, lake)
+    first = kept_files(lake)
+    for path in lake.kept.rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:left])
+    check(spark, lake)
+    assert {key: name for key, (name, _) in kept_files(lake).items()} == {
+        key: name for key, (name, _) in first.items()
+    }
+
+
 def test_of_a_day_that_is_cut_nothing_is_kept(spark, lake):
     check(spark, lake, DAYS[0] + timedelta(minutes=30), DAYS[1] + timedelta(minutes=90))
     assert kept_files(lake) == {}

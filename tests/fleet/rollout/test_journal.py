@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,27 @@ def test_a_damaged_line_ends_a_journal(tmp_path: Path, line: bytes) -> None:
     path.write_bytes(path.read_bytes() + line)
     assert len(read(path)) == 1
     assert unfinished(folder, HOSTS) == dict.fromkeys(HOSTS, "")
+
+
+@pytest.mark.parametrize("damage", [lambda line: b"\xff" + line[1:], lambda _: b""])
+def test_a_journal_that_does_not_say_of_which_hosts_it_is_hides_no_run(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    folder = Folder(tmp_path)
+    for outcome in ("changed", "failed"):
+        with opened(folder) as journal:
+            journal.write(Begun(journal.run, ("i/a",)))
+            journal.write(HostEnded("i/a", Result(outcome)))
+    last = max(folder.runs.glob("*.jsonl"))
+    whole = last.read_bytes()
+    first, rest = whole.split(b"\n", 1)
+    last.write_bytes(damage(first + b"\n") + rest)
+    with pytest.raises(CommandError, match=r"\.jsonl: its first line is damaged"):
+        unfinished(folder, HOSTS)
+    last.write_bytes(first[:20])  # it was cut with the run, before anything was done
+    assert unfinished(folder, HOSTS) == {}
+    last.write_bytes(b"")
+    assert unfinished(folder, HOSTS) == {}
 
 
 def test_a_clean_run_elsewhere_hides_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.wire import records
-from fleet.lake.ingest import lines, merging, store
+from fleet.common import exits
+from fleet.lake.ingest import lines, merging, store, stream
 from fleet.lake.ingest.compaction import binned
 from fleet.lake.ingest.reading import read
 from fleet.lake.ingest.run import table as told
@@ -18,6 +19,7 @@ from fleet.lake.ingest.stream import ingest
 from fleet.lake.ingest.work import Sizes
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base
+from fleet.spark.errors import EngineError
 from tests.fleet.spark_jobs.lake_tables import rows
 from tests.fleet.spark_jobs.landings import (
     event,
@@ -319,6 +321,53 @@ def test_reasons_are_counted_however_many_there_are(spark, tmp_path, monkeypatch
     line = told(done)[-2]
     assert "no record kind is called '?[2J?fake' (2)" in line
     assert line.isprintable()
+
+
+def test_files_that_no_pull_puts_there_end_no_ingest(spark, tmp_path):
+    """Such as one that was copied into the wrong folder."""
+    lake = Lake(tmp_path)
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS)])
+    (whole,) = lake.groups.rglob("*.parquet")
+    strays = {"odd.parquet", "else/odd.parquet", "records/odd.parquet", "groups/odd.jsonl"}
+    for place in strays:
+        (lake.landing / place).parent.mkdir(exist_ok=True)
+        shutil.copyfile(whole, lake.landing / place)
+    done = ingest(spark, lake, clock=lambda: NOW)
+    assert (done.rows["groups"], done.files) == (1, 5)
+    assert done.reasons == {"no pull puts such a file there": 4}
+    assert {row.source for row in read(spark, lake, base.QUARANTINE).collect()} == strays
+
+
+@pytest.mark.parametrize("damage", ["emptied", "half gone"])
+def test_damaged_checkpoints_are_put_aside_with_a_line(spark, tmp_path, damage):
+    """Files that a power cut left empty; each ingest ended at them, for ever."""
+    lake, said = Lake(tmp_path), []
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS)])
+    ingest(spark, lake, clock=lambda: NOW)
+    checkpoints = lake.checkpoints / "landing"
+    if damage == "emptied":
+        for path in checkpoints.rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+    else:
+        shutil.rmtree(checkpoints / "offsets")
+    write_rows(lake, "groups", "h.parquet", [group(sequence=10, first_ms=NOON_MS)])
+    done = ingest(spark, lake, clock=lambda: NOW, told=said.append)
+    assert (done.rows["groups"], done.files) == (1, 2)
+    assert f"{checkpoints} cannot be used (" in said[0]
+    assert (lake.checkpoints / "landing.damaged").is_dir()
+    assert ingest(spark, lake, clock=lambda: NOW, told=said.append).files == 0
+
+
+def test_a_full_disk_says_nothing_of_the_checkpoints(spark, tmp_path, monkeypatch):
+    lake, said = Lake(tmp_path), []
+    full = EngineError("No space left on device", exits.FAILED)
+    (lake.checkpoints / "landing").mkdir(parents=True)
+    monkeypatch.setattr(stream, "spoken_of", lambda _: full)
+    monkeypatch.setattr(stream.Job, "run", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ingest(spark, lake, told=said.append)
+    assert (said, [path.name for path in lake.checkpoints.iterdir()]) == ([], ["landing"])
 
 
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):

@@ -195,6 +195,7 @@ class Master(HomeMaster):
             self.reactor, self.iad, Records(self.disk), self.alerts, lambda: world.now,
             self.scheduler.node_on, saved=self.disk.nodes.values(),
         )  # fmt: skip
+        self.scheduler.ask_events(self.events.state.extent)
         self.nodes = NodeHomes(self.reactor, self.iad, self.scheduler, self.events, self.alerts)
         homes = HomePlane(self.nodes)
         kept = list(self.disk.units.values())

@@ -86,6 +86,16 @@ def test_a_master_that_was_started_again_knows_what_it_took(master, join, how):
     assert (counters["node_events"], counters["node_events_repeated"]) == (3, 3)
 
 
+def test_a_welcome_says_what_is_known_of_the_history(master, join):
+    node = join(master)
+    hand_over(node, events(900, oldest=3, backlog=3))
+    node.send(node.hello)
+    known = Welcome("boot-n1", 1.0, takes_events=True, events_to=900, events_settled=3)
+    assert node.receive() == known
+    node.send(replace(node.hello, history="another"))
+    assert node.receive() == Welcome("boot-n1", 1.0, takes_events=True)
+
+
 def test_events_that_come_together_are_one_batch(master, join):
     node = join(master)
     for number in range(50):

@@ -107,6 +107,7 @@ class StoreAndForward(RuleBasedStateMachine):
             self.scheduler.node_on,
             saved=self.disk.nodes.values(),
         )
+        self.scheduler.ask_events(self.plane.state.extent)
         self.reactor = reactor
 
     def master(self, event: Any) -> None:

@@ -249,3 +249,18 @@ def test_a_file_whose_columns_have_other_names_is_put_aside(tmp_path):
     assert state.all("service") == {}
     state.close()
     assert "is broken (no such column: body)" in lines[0]
+
+
+def test_a_file_of_another_kind_is_put_aside_with_a_line(tmp_path):
+    """Such as one that was restored under the wrong name: it was taken for a new one."""
+    path, lines = tmp_path / "state.sqlite", []
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE spooled (number INTEGER)")
+    other.commit()
+    other.close()
+    state = State(path, Clock(), lines.append)
+    state.put("service", "a", b"1")
+    state.close()
+    assert len(lines) == 1
+    assert "is broken (it has the tables of another file, such as spooled)" in lines[0]
+    assert on_disk(path) == {"a": b"1"}

@@ -353,6 +353,9 @@ SAMPLES: dict[str, Message] = {
     "events_taken": nm.EventsTaken("5f1d3c", "9c1f0a", (4_294_967_296,)),
     "welcome": nm.Welcome("5f1d3c", 1.0),
     "welcome_events": nm.Welcome("5f1d3c", 1.0, takes_events=True),
+    "welcome_events_known": nm.Welcome(
+        "5f1d3c", 1.0, takes_events=True, events_to=4_294_967_300, events_settled=4_294_967_296
+    ),
     "hello_wanted": nm.HelloWanted(),
     "rejected": nm.Rejected("another node named n1 is at work here"),
     "cancel_task": m.CancelTask("0123456789ab-1"),

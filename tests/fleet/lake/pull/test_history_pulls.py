@@ -314,3 +314,30 @@ def test_another_card_is_another_history_and_the_first_stays_known(
         history.close()
     assert [pull(lake, cards[n]).readings for n in (0, 1, 0, 1)] == [8, 8, 0, 0]
     assert numbers(lake) == sorted([*range(8)] * 2)
+
+
+def test_a_card_that_was_put_back_from_a_copy_replaces_nothing_that_was_taken(
+    lake: Lake, node: Node
+) -> None:
+    def filled(boot: str, numbers: range) -> None:
+        history = node.open(boot)
+        fill(history.stream("dht", CHANNELS), numbers)
+        history.close()
+
+    filled("boot-1", range(8))
+    copy = Path(f"{node.path}.copy")
+    shutil.copyfile(node.path, copy)
+    filled("boot-2", range(100, 112))
+    filled("boot-3", range(200, 212))
+    assert pull(lake, node, now_ms=1).readings == 32
+    before = numbers(lake)
+    # Twice: the second time the numbers of both former openings come once more.
+    for now_ms, first in enumerate((300, 500), start=2):
+        shutil.copyfile(copy, node.path)
+        filled(f"boot-{first}", range(first, first + 8))
+        assert pull(lake, node, now_ms=now_ms).readings == 8
+        filled(f"boot-{first + 100}", range(first + 100, first + 108))
+        assert pull(lake, node, now_ms=now_ms + 10).readings == 8
+        assert pull(lake, node, now_ms=now_ms + 20).readings == 0
+    after = [*range(300, 308), *range(400, 408), *range(500, 508), *range(600, 608)]
+    assert numbers(lake) == [*before, *after]
