@@ -18,7 +18,10 @@ SUBTASK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("queued", "dispatched"): "a pod is idle and this is the most urgent",
     ("dispatched", "returned"): "result received",
     ("dispatched", "queued"): "the node says that no pod runs it",
-    ("queued", "expired"): "answer timeout, the node left, or the task was cancelled or refused",
+    (
+        "queued",
+        "expired",
+    ): "answer timeout, the node left or is lost, or the task was cancelled or refused",
     ("dispatched", "abandoned"): "the same; the pod may still be busy",
     ("abandoned", "returned"): "late result: it frees the pod and is discarded",
     ("abandoned", "forgotten"): "the node says that no pod runs it, or left",

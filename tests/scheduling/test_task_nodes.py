@@ -19,9 +19,9 @@ from tests.scheduling.oracle import found, hello
 rig = rigs.rig
 
 
-def test_a_lost_node_keeps_its_queue_until_the_timeout_and_serves_it_when_it_returns(rig):
+def test_a_lost_node_keeps_what_has_time_left_and_serves_it_when_it_returns(rig):
     rig.join("n1")
-    rig.ask(1, ("b1/f4/r1",), now=0.5, timeout_ms=60_000)
+    rig.ask(1, ("b1/f4/r1",), now=0.5, budget_ms=10_000, timeout_ms=60_000)
     rig.do(Tick(), 3.0)
     assert rig.scheduler.node_statuses()[0].state == "lost"
     rig.ask(2, ("b1/f4/r1",), now=3.1)
@@ -33,6 +33,43 @@ def test_a_lost_node_keeps_its_queue_until_the_timeout_and_serves_it_when_it_ret
     rig.do(SubtaskReturned("link-2", found(rig.dispatched[1][1].id)), 4.1)
     assert rig.results[1].status == "complete"
     assert rig.scheduler.counters["redispatched"] == 1
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "asked_s", "answered_s"), [(0.5, 0.5, 3.5), (2.0, 0.5, 3.5), (5.0, 0.5, 5.5)]
+)
+def test_a_late_task_does_not_wait_for_a_node_that_is_lost(rig, budget_s, asked_s, answered_s):
+    """Silent since 0.0, the node is lost at 3.0; a late task looks each second."""
+    rig.join("n1", pods=1)
+    rig.join("n2", areas=("b1/f4/r2",), pods=2)
+    for number in (1, 2):  # one runs there, one is queued
+        rig.ask(number, ("b1/f4",), now=asked_s, budget_ms=budget_s * 1e3, timeout_ms=60_000)
+    for _, subtask in [each for each in rig.dispatched if each[0] == "link-n2"]:
+        rig.do(SubtaskReturned("link-n2", found(subtask.id)), 0.6)
+    now = 0.6
+    while not rig.results:
+        assert rig.scheduler.next_tick > now
+        now = rig.scheduler.next_tick
+        rig.do(Tick(), now)
+    assert now == answered_s
+    assert [each.missing for each in rig.results] == [
+        (m.Missing("b1/f4/r1", "node_down"),),
+        (m.Missing("b1/f4/r1", "node_down"),),
+    ]
+    # What it still says of them is nobody's.
+    rig.do(NodeJoined("link-2", hello("n1", "boot-2")), 8.0)
+    assert rig.scheduler.counters["redispatched"] == 0
+
+
+def test_a_late_task_goes_on_waiting_for_a_node_that_is_there(rig):
+    rig.join("n1")
+    rig.ask(1, ("b1/f4/r1",), now=0.5, budget_ms=500, timeout_ms=5_000)
+    for now in range(1, 6):
+        rig.do(NodeAlive("link-n1", "boot-n1"), now)
+        rig.do(Tick(), now)
+        assert not rig.results
+    rig.do(Tick(), 5.5)
+    assert rig.results[0].missing == (m.Missing("b1/f4/r1", "timeout"),)
 
 
 def test_a_cut_link_does_not_repeat_what_the_pod_still_runs(rig):
@@ -258,7 +295,7 @@ def test_a_lost_node_is_forgotten_once_nobody_waits_for_its_answer(rig, monkeypa
     monkeypatch.setattr(f"{membership}.MAX_NODES", 2)
     monkeypatch.setattr(f"{membership}.FORGOTTEN", 1)
     rig.join("n1", areas=("b1/f4/r1",))
-    rig.ask(1, ("b1/f4/r1",), now=0.1, timeout_ms=100_000.0)
+    rig.ask(1, ("b1/f4/r1",), now=0.1, budget_ms=100_000.0, timeout_ms=100_000.0)
     rig.do(Tick(), 60.0)
     assert rig.scheduler.node_statuses()[0].state == "lost"
     rig.join("n2", areas=("b1/f4/r2",), now=60.0)

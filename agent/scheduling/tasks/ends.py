@@ -6,7 +6,7 @@ Each gets exactly one record, whatever the outcome; a task's result is sent unle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -26,6 +26,9 @@ from agent.wire.node_messages import SubtaskResult
 from agent.wire.records import SubtaskOutcome
 
 A = TypeVar("A", AreaResult, Missing)
+
+# How often a task that is late looks for nodes that were lost since.
+LOOK_S: Final = 1.0
 
 
 class TaskEnds:
@@ -149,15 +152,24 @@ class TaskEnds:
         entry.results = []
         return [record] if result is None else [SendTaskResult(entry.origin, result), record]
 
-    def timed_out(self, entry: TaskEntry, now: float) -> list[Instruction]:
-        """Give up the pending subtasks at the answer timeout, which is due."""
+    def wait(self, entry: TaskEntry, until_s: float) -> None:
+        """Have the task's timer fire then, or at its answer timeout."""
+        entry.timer = self.timeouts.set(min(until_s, entry.timeout_s), entry)
+
+    def overdue(self, entry: TaskEntry, now: float) -> list[Instruction]:
+        """Its timer fired: its time is over, so subtasks of lost nodes are given up, and at the
+        answer timeout all."""
         entry.timer = -1
         instructions: list[Instruction] = []
         for subtask in _by_node(entry):
             reason: MissingReason = "timeout" if subtask.node.state == "live" else "node_down"
+            if reason == "timeout" and now < entry.timeout_s:
+                continue
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
             self.give_up(Unserved(subtask, reason), now, instructions)
+        if entry.pending:
+            self.wait(entry, now + LOOK_S)
         return instructions
 
     def cancel(self, entry: TaskEntry, now: float) -> list[Instruction]:

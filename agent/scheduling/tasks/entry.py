@@ -46,7 +46,7 @@ class TaskEntry(StateMachine):
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
         "fanout", "heading", "held", "held_areas", "hopeless", "iad", "limited", "missing",
         "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "task",
-        "timer", "within", "would_keep",
+        "timeout_s", "timer", "within", "would_keep",
     )  # fmt: skip
 
     TRANSITIONS = TASK_TRANSITIONS
@@ -78,6 +78,8 @@ class TaskEntry(StateMachine):
         self.hopeless = False
         self.policy = policy
         self.received_s = received_s
+        # The answer timeout.
+        self.timeout_s = received_s + task.timeout_ms / 1e3
         self.enqueued_s = received_s
         self.evaluated_s = received_s
         self.deadline: Deadline | None = None

@@ -69,8 +69,9 @@ class TaskScheduler:
     """Serves the tasks of one IAD.
 
     A subtask is dispatched when a pod of its node is idle and no subtask in the node's queue is
-    more urgent by the policy. The queueing deadline only orders the queue; only the answer timeout
-    gives up. A subtask whose node is lost stays queued until then, because the node may return.
+    more urgent by the policy. The queueing deadline only orders the queue; the answer timeout gives
+    up. A subtask whose node is lost stays queued for the time of its task, because the node may
+    return, and is given up once that is over.
 
     `pool` are the IADs that may send tasks of the service `default`; other services come with
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
@@ -315,7 +316,7 @@ class TaskScheduler:
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset())
         self._open[entry.origin, task.id] = entry
-        entry.timer = self._timeouts.set(entry.received_s + task.timeout_ms / 1e3, entry)
+        self._ends.wait(entry, entry.received_s + entry.budget_s)
         key = self._dispatcher.key(entry)
         serve = self._dispatcher.serve
         instructions: list[Instruction] = []
@@ -441,7 +442,7 @@ class TaskScheduler:
         for entry, sender in self._joining.due(now):
             instructions += self._serve(entry, sender, now, waited=True)
         return instructions + [
-            i for entry in self._timeouts.due(now) for i in self._ends.timed_out(entry, now)
+            i for entry in self._timeouts.due(now) for i in self._ends.overdue(entry, now)
         ]
 
     def _read(self, now: float) -> float:
