@@ -35,15 +35,13 @@ def test_a_lost_node_keeps_what_has_time_left_and_serves_it_when_it_returns(rig)
     assert rig.scheduler.counters["redispatched"] == 1
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "asked_s", "answered_s"), [(0.5, 0.5, 3.5), (2.0, 0.5, 3.5), (5.0, 0.5, 5.5)]
-)
-def test_a_late_task_does_not_wait_for_a_node_that_is_lost(rig, budget_s, asked_s, answered_s):
+@pytest.mark.parametrize(("budget_s", "answered_s"), [(0.5, 3.0), (2.0, 3.5), (5.0, 5.5)])
+def test_a_late_task_does_not_wait_for_a_node_that_is_lost(rig, budget_s, answered_s):
     """Silent since 0.0, the node is lost at 3.0; a late task looks each second."""
     rig.join("n1", pods=1)
     rig.join("n2", areas=("b1/f4/r2",), pods=2)
     for number in (1, 2):  # one runs there, one is queued
-        rig.ask(number, ("b1/f4",), now=asked_s, budget_ms=budget_s * 1e3, timeout_ms=60_000)
+        rig.ask(number, ("b1/f4",), now=0.5, budget_ms=budget_s * 1e3, timeout_ms=60_000)
     for _, subtask in [each for each in rig.dispatched if each[0] == "link-n2"]:
         rig.do(SubtaskReturned("link-n2", found(subtask.id)), 0.6)
     now = 0.6
