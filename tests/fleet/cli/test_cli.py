@@ -22,6 +22,7 @@ from fleet.terminal.screen import status_line
 from fleet.testbed.ports import free_ports
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
+from testkit.terminals import shown
 from tests.fleet.conftest import SMALL
 
 ROOM = SMALL.nodes[0].area
@@ -330,20 +331,11 @@ def test_colour_is_for_terminals_that_want_it(bed: Testbed, no_color: bool) -> N
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, stdout=theirs, env=environment) as process:
         os.close(theirs)
-        shown = b""
-        while chunk := _read(ours):
-            shown += chunk
+        screen = shown(ours)
     os.close(ours)
     assert process.returncode == 0
-    assert (b"\x1b[1;32m" in shown or b"\x1b[32m" in shown) == (not no_color)
-    assert b"complete" in shown
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:  # how Linux tells that the other end is closed
-        return b""
+    assert ("\x1b[1;32m" in screen or "\x1b[32m" in screen) == (not no_color)
+    assert "complete" in screen
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -18,6 +15,7 @@ from fleet.cli import commands, completion
 from fleet.inventory.folder import Folder
 from fleet.terminal import output
 from fleet.testbed.processes import agent_command
+from testkit.terminals import asked
 from tests.fleet.inventory.inventories import PLAIN
 
 HEAVY = {
@@ -260,20 +258,9 @@ def test_without_a_terminal_nobody_is_asked():
     ("typed", "expected"), [(b"y\n", "True"), (b"n\n", "False"), (b"\n", "False")]
 )
 def test_on_a_terminal_the_answer_counts(typed: bytes, expected: str):
-    ours, theirs = pty.openpty()
     program = (
         "from fleet.terminal.output import confirm; print(confirm('Overwrite it?', yes=False))"
     )
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as asked:
-        os.close(theirs)
-        os.write(ours, typed)
-        assert asked.stdout is not None
-        assert asked.stdout.read().decode().strip() == expected
-    # The echo and the question may come in two pieces; the end of the terminal is an error.
-    shown = b""
-    with suppress(OSError):
-        while part := os.read(ours, 1_000):
-            shown += part
-    assert "Overwrite it?" in shown.decode()
-    os.close(ours)
+    printed, question = asked(program, typed)
+    assert printed.strip() == expected
+    assert "Overwrite it?" in question

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -15,6 +13,7 @@ import pytest
 from fleet.common import exits, extras
 from fleet.terminal import installing
 from testkit.agent_process import LISTENS
+from testkit.terminals import asked
 from testkit.waiting import wait_until
 from tests.fleet.cli.test_commands_conventions import EVERYDAY
 
@@ -72,15 +71,8 @@ except installing.MissingError as error:
     ],
 )
 def test_on_a_terminal_the_size_is_said_and_the_answer_counts(typed, expected):
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", ASKS]
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as asked:
-        os.close(theirs)
-        os.write(ours, typed)
-        assert asked.stdout is not None
-        assert asked.stdout.read().decode().startswith(expected)
-        question = os.read(ours, 1_000).decode()
-    os.close(ours)
+    printed, question = asked(ASKS, typed)
+    assert printed.startswith(expected)
     assert f"{extras.SIZE}, once. Install them now?" in " ".join(question.split())
 
 
