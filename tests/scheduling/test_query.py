@@ -16,6 +16,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import LEAST_AREAS
+from agent.scheduling.tasks.joining import JOINING_S
 from agent.wire import messages as m
 from agent.wire.market import Member, Service
 from tests.examples import examples
@@ -126,11 +127,37 @@ def test_the_stopwatch_makes_no_query_late():
     assert advances[0] == advances[1]
 
 
+@pytest.mark.parametrize(("cut_s", "answered_s"), [(0.2, 0.5), (2.0, 2.5)])
+def test_a_late_query_does_not_wait_for_a_master_that_is_away(rig, cut_s, answered_s):
+    now = 0.0
+    rig.scheduler.reaches = lambda iad: iad != "iad4" or now < cut_s
+    rig.ask("b1/f7", timeout_ms=60_000)
+    rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717", "b1/f7/r719"))
+    while not rig.answers:
+        now = rig.scheduler.next_tick
+        rig.do(Tick(), now)
+    assert now == answered_s
+    [gap] = rig.answers[0].missing
+    assert (gap.area, gap.reason) == ("b1/f7/r752", "iad_unreachable")
+
+
+def test_a_query_waits_for_masters_that_may_be_starting():
+    rig = QueryRig(POOL, started_s=0.0)
+    rig.scheduler.reaches = lambda _: False
+    rig.ask("b1/f4", timeout_ms=JOINING_S * 2e3)
+    now = 0.0
+    while not rig.answers:
+        now = rig.scheduler.next_tick
+        rig.do(Tick(), now)
+    assert JOINING_S <= now <= JOINING_S + 1.0
+
+
 def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
     rig.ask("b1/f7", "b1/f9")
     rig.give("iad1", rig.tasks[0][1], now=0.1, areas=("b1/f7/r717", "b1/f7/r719"))
-    assert rig.scheduler.next_tick == 2.0
-    rig.do(Tick(), 2.0)
+    for now in (0.5, 1.5, 2.0):
+        assert rig.scheduler.next_tick == now
+        rig.do(Tick(), now)
     [answer] = rig.answers
     assert answer.status == "partial"
     assert answer.coverage == m.Coverage(2, 4)
@@ -264,6 +291,10 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
                 self.rig.give(iad, task, self.now, status="refused", areas=())
             else:
                 self.rig.do(TaskUndeliverable(iad, task.id), self.now)
+
+    @rule(away=st.frozensets(st.sampled_from(["iad1", "iad3", "iad4"])))
+    def masters_are_away(self, away):
+        self.rig.scheduler.reaches = lambda iad: iad not in away
 
     @rule(seconds=st.sampled_from([0.01, 0.3, 2.0, 10.0]))
     def time_passes(self, seconds):

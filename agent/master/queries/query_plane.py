@@ -53,6 +53,7 @@ class QueryPlane:
         public.takes(Query, self._query, brief=True)
         peers.takes(TaskResult, self._task_returned, brief=True)
         peers.expects = scheduler.expects
+        scheduler.reaches = peers.connected
         peers.takes(Answer, self._task_refused, brief=True)
         reactor.performs(SendAnswer, self._send_answer, brief=True)
         reactor.performs(SendTask, self._send_task, brief=True)

@@ -13,6 +13,7 @@ from agent.scheduling.aggregation import merge_missing, merge_results, unaccount
 from agent.scheduling.held import with_held
 from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
+from agent.scheduling.queries.infeasible import instead
 from agent.scheduling.result_budget import ResultBudget, as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
 from agent.scheduling.stale import fresher
@@ -161,6 +162,23 @@ def stale_fitting(entry: QueryEntry, stale: tuple[AreaResult, ...]) -> tuple[Are
     before = room.taken
     fits = tuple([each for each in stale if room.takes_result(each)])
     return fits if entry.held.grow(room.taken - before) else ()
+
+
+def came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:
+    """Whether a better place in the queues might have kept the SLO. Areas without a node make no
+    query late, and waiting for a node or a master that is down says nothing about queues."""
+    down = any(gap.reason in ("node_down", "iad_unreachable") for gap in answer.missing)
+    return (now - entry.received_s) * 1e3 > entry.query.slo.latency_ms and not down
+
+
+def why_refused(entry: QueryEntry, refusing: TaskResult) -> Refused:
+    """The reason of the task that refuses the query, with objectives that could be kept."""
+    message = ""
+    if refusing.reason == "infeasible":
+        refusals = [each.refusal for each in entry.refused if each.refusal is not None]
+        told = [each for each in refusals if each.reason == "infeasible"]
+        message = instead(entry.query.slo, entry.task_percentile, told)
+    return Refused(refusing.reason or "malformed", message or refusing.message)
 
 
 def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:

@@ -51,7 +51,7 @@ class QueryEntry(StateMachine):
 
     __slots__ = (
         "client", "evaluated_s", "firsts", "held", "held_areas", "pending", "query", "received_s",
-        "refused", "room", "sender", "shares", "task_percentile", "timer", "unmatched",
+        "refused", "room", "sender", "shares", "task_percentile", "timeout_s", "timer", "unmatched",
     )  # fmt: skip
 
     TRANSITIONS = QUERY_TRANSITIONS
@@ -83,6 +83,8 @@ class QueryEntry(StateMachine):
         # The areas that no IAD offers.
         self.unmatched: list[Missing] = []
         self.task_percentile = query.slo.percentile
+        # The answer timeout.
+        self.timeout_s = received_s
         self.timer = -1
 
     def release(self) -> None:

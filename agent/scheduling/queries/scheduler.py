@@ -39,17 +39,18 @@ from agent.scheduling.pools import DEFAULT, Pool
 from agent.scheduling.queries import about
 from agent.scheduling.queries.answers import (
     apart,
+    came_late,
     fitting,
     gather,
     named,
     plausible,
     refusal,
     stale_fitting,
+    why_refused,
     within,
 )
 from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import FirstAnswers, QueryEntry, Share
-from agent.scheduling.queries.infeasible import instead
 from agent.scheduling.queries.records import query_record
 from agent.scheduling.shared_budget import (
     FULL,
@@ -76,6 +77,8 @@ MAX_RETURN_S = 0.1
 
 # While this master starts, others may be starting, too: undelivered tasks are sent again.
 AGAIN_S = 0.1
+# How often a query that is late looks for IADs that cannot be reached any more.
+LOOK_S = 1.0
 
 
 class QueryScheduler:
@@ -115,6 +118,8 @@ class QueryScheduler:
         if pool:
             self._pools[DEFAULT] = Pool(Service(DEFAULT, iad, 0, tuple(pool)), None)
         self._task_ids = _unguessable(run)
+        # Whether an IAD's master is connected, with the tasks that it was sent.
+        self.reaches: Callable[[str], bool] = lambda _: True
         self._timeout_factor = timeout_factor
         self._wall_offset = wall_offset
         self._clients = ClientRates() if clients is None else clients
@@ -177,7 +182,7 @@ class QueryScheduler:
             case ServiceRemoved():
                 return self._service_removed(event.service_id)
             case Tick():
-                late = [i for entry in self._timers.due(now) for i in self._timed_out(entry, now)]
+                late = [i for entry in self._timers.due(now) for i in self._overdue(entry, now)]
                 return late + self._send_again(now)
 
     # --- services ----------------------------------------------------------------------------
@@ -307,7 +312,8 @@ class QueryScheduler:
     ) -> list[Instruction]:
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
-        entry.timer = self._timers.set(now + self._timeout_s(entry.query), entry)
+        entry.timeout_s = now + self._timeout_s(entry.query)
+        self._wait(entry, entry.received_s + entry.query.slo.latency_ms / 1e3)
         entry.held_areas.grow(areas_counted(entry.query.areas))
         entry.become("open")
         return instructions
@@ -394,7 +400,7 @@ class QueryScheduler:
         entry.pending -= 1
         if (refusing := self._refusing(entry)) is not None:
             cancels = self._close(entry)
-            return self._refuse(entry, _why(entry, refusing), now) + cancels
+            return self._refuse(entry, why_refused(entry, refusing), now) + cancels
         if entry.pending and (entry.firsts is None or entry.firsts.open):
             return []
         cancels = self._close(entry)
@@ -409,10 +415,26 @@ class QueryScheduler:
                 return share.refusal
         return None
 
-    def _timed_out(self, entry: QueryEntry, now: float) -> list[Instruction]:
+    def _wait(self, entry: QueryEntry, until_s: float) -> None:
+        """Have the query's timer fire then, or at its answer timeout."""
+        entry.timer = self._timers.set(min(until_s, entry.timeout_s), entry)
+
+    def _overdue(self, entry: QueryEntry, now: float) -> list[Instruction]:
+        """Its timer fired: the time of its objective is over, so IADs that cannot be reached are
+        given up, unless they may be starting; at the answer timeout all."""
         entry.timer = -1
-        cancels = self._close(entry, late=True)
-        return self._answer(entry, now) + cancels
+        if now >= entry.timeout_s:
+            cancels = self._close(entry, late=True)
+            return self._answer(entry, now) + cancels
+        self._wait(entry, now + LOOK_S)
+        instructions: list[Instruction] = []
+        if now >= self._starting_until_s:
+            for share in entry.shares:
+                away = share.iad != self._iad and not self.reaches(share.iad)
+                if away and share.task_id in self._open:
+                    share.gap = "iad_unreachable"
+                    instructions += self._settled(entry, share, now)
+        return instructions
 
     def _close(self, entry: QueryEntry, *, late: bool = False) -> list[Instruction]:
         """End the wait: outstanding tasks are cancelled, except if the query is `late`; then they
@@ -440,7 +462,7 @@ class QueryScheduler:
                 self._clients.charge(entry.sender, now, more)
             return [SendAnswer(entry.client, about.told(answer, pools, entry.sender))]
         if entry.shares:
-            self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
+            self._classes.ended(entry.query, missed=came_late(entry, answer, now))
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _refuse(self, entry: QueryEntry, refused: Refused, now: float) -> list[Instruction]:
@@ -469,22 +491,6 @@ class QueryScheduler:
             assert entry.pending == len(waiting) > 0
             assert all(s.result is None for s in waiting)
             assert entry.firsts is None or entry.firsts.open
-
-
-def _why(entry: QueryEntry, refusing: TaskResult) -> Refused:
-    message = ""
-    if refusing.reason == "infeasible":
-        refusals = [each.refusal for each in entry.refused if each.refusal is not None]
-        told = [each for each in refusals if each.reason == "infeasible"]
-        message = instead(entry.query.slo, entry.task_percentile, told)
-    return Refused(refusing.reason or "malformed", message or refusing.message)
-
-
-def _came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:
-    """Whether a better place in the queues might have kept the SLO. Areas without a node make no
-    query late, and waiting for a node that is down says nothing about queues."""
-    down = any(gap.reason == "node_down" for gap in answer.missing)
-    return (now - entry.received_s) * 1e3 > entry.query.slo.latency_ms and not down
 
 
 def _unguessable(run: str) -> Iterator[str]:
