@@ -427,6 +427,26 @@ def test_rounds_that_were_late_before_the_clock_was_set_forward_stay_late():
     assert windows(rig.asked)[0] == (3_602_000, 3_603_000)
 
 
+@pytest.mark.parametrize("asks_s", [0.0, 5.0])
+def test_rounds_that_were_late_come_although_the_clock_is_set_forward_and_back(asks_s):
+    rig = Rig()
+    rig.watch(watch(style="streaming"))
+    rig.until(2.0 + LAG_S)
+    for ask in [*rig.asked]:
+        rig.answer(ask)
+    rig.acknowledge(2)
+    rig.asked.clear()
+    rig.now += 4.0 + 3_600.0
+    rig.do(ClockSet(3_600.0))
+    rig.until(rig.now - T0 + asks_s)
+    rig.now -= 3_600.0
+    rig.do(ClockSet(-3_600.0))
+    rig.until(rig.now - T0 + 3.0)
+    begins = [start_ms % 3_600_000 for start_ms, _ in windows(rig.asked)]
+    assert begins[:4] == [2_000, 3_000, 4_000, 5_000]
+    assert begins == list(range(2_000, 2_000 + 1_000 * len(begins), 1_000))
+
+
 @pytest.mark.parametrize("by_s", [1.0, 30.0])
 def test_a_clock_that_is_set_forward_by_little_skips_no_round(by_s):
     rig = Rig()

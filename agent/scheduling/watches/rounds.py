@@ -68,9 +68,9 @@ class WatchEntry(StateMachine):
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
-        "_total", "acknowledged", "alerts", "back_s", "held_until_s", "key", "owner", "payer",
-        "peer", "reached_ms", "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled",
-        "start_ms", "timer", "trigger", "trouble", "warned", "watch",
+        "_total", "acknowledged", "alerts", "back_s", "held_until_s", "key", "owner", "passed_ms",
+        "payer", "peer", "reached_ms", "refusals", "rounds", "saved", "seen_s", "sender", "sent",
+        "settled", "start_ms", "timer", "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
 
     TRANSITIONS = WATCH_TRANSITIONS
@@ -90,6 +90,8 @@ class WatchEntry(StateMachine):
         # The end of the last round that was asked before the clock was set back, by how much; 0: it
         # was not.
         self.reached_ms = 0
+        # By how much its rounds were moved when the clock was set forward last.
+        self.passed_ms = 0
         self.back_s = 0.0
         self.trigger = trigger
         self.alerts = alerts
@@ -192,16 +194,22 @@ class WatchEntry(StateMachine):
         if self.alerts is not None:
             self.alerts.set_back(now)
 
-    def put_right(self, now: float, most_s: float) -> bool:
-        """Whether a round that was asked ends more than `most_s` from now: the clock was ahead.
-        Then the rounds after it follow from now on, by whole intervals: else none would come until
-        that time. Those of alerts do so by themselves."""
+    def put_right(self, now: float, by_s: float, most_s: float) -> bool:
+        """Whether a round that was asked ends more than `most_s` from now: the clock was ahead, and
+        may have been set by `by_s` just now. Then the rounds after it follow from now on, by whole
+        intervals: else none would come until that time. If they were passed over by as much before,
+        they follow as they would have without. Those of alerts do so by themselves."""
         last = self._last_asked
         ahead_ms = self._follows_ms(last) - now * 1e3 if self.alerts is None and last else 0.0
         if ahead_ms <= most_s * 1e3:
             return False
         interval_ms = self.watch.interval_s * 1e3
-        start_ms = self.start_ms - round(math.ceil(ahead_ms / interval_ms) * interval_ms)
+        back_ms = round(math.ceil(ahead_ms / interval_ms) * interval_ms)
+        off_ms = max(abs(by_s * 1e3 + self.passed_ms), ahead_ms - self.passed_ms)
+        if self.passed_ms and off_ms <= most_s * 1e3:
+            back_ms = self.passed_ms
+        self.passed_ms = 0
+        start_ms = self.start_ms - back_ms
         if start_ms < 0:
             return False
         self.reached_ms, self.back_s = self._follows_ms(last), ahead_ms / 1e3
@@ -235,6 +243,7 @@ class WatchEntry(StateMachine):
         passed_ms = round(min(by_s * 1e3, late_ms) // interval_ms * interval_ms)
         if passed_ms <= 0:
             return False
+        self.passed_ms = passed_ms
         self.start_ms += passed_ms
         return True
 

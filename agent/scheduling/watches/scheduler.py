@@ -145,7 +145,7 @@ class WatchScheduler:
         key = (saved.client, saved.watch.id)
         entry = self._reader.entry(key, saved, alerts, now)
         entry.restore(cursor)
-        entry.put_right(now, CLOCK_STEP_S)
+        entry.put_right(now, 0.0, CLOCK_STEP_S)
         # Rounds that fell due while the process was down would miss the nodes that are not back
         # yet.
         entry.held_until_s = now + SETTLE_S
@@ -179,7 +179,7 @@ class WatchScheduler:
                     entry
                     for entry in self._watches
                     if entry.go_on(now, by_s, CLOCK_STEP_S)
-                    or entry.put_right(now, CLOCK_STEP_S)
+                    or entry.put_right(now, by_s, CLOCK_STEP_S)
                     or entry.pass_over(now, by_s, CLOCK_STEP_S)
                 ]
                 return [SaveWatch(entry.key, self._saved(entry)) for entry in moved]
