@@ -164,9 +164,25 @@ def test_a_new_instance_with_the_same_rate_does_not_fill_the_bucket(rig):
     rig.do(climate("iad2", "iad3", terms=terms(10.0)), 0.0)
     flood(rig, 1, start=9_000)
     assert reasons(rig) == ["over_rate"]
-    rig.do(climate("iad2", "iad3", terms=terms(20.0)), 0.0)
-    flood(rig, 1, start=9_001)
-    assert reasons(rig) == ["over_rate"]
+
+
+def test_who_changes_the_agreed_rate_all_the_time_gets_no_more(rig):
+    accepted = 0
+    for number in range(20):
+        # Between them one that asks nothing of this IAD, and has no rate.
+        rig.do(climate("iad2", areas=()), 0.0)
+        rig.do(climate("iad2", terms=terms(10.0 - number / 10)), 0.0)
+        before = len(rig.results)
+        flood(rig, int(AGREED_BURST), start=1_000 * number)
+        accepted += int(AGREED_BURST) - (len(rig.results) - before)
+    assert accepted == int(AGREED_BURST)
+    assert set(reasons(rig)) == {"over_rate"}
+    rig.do(climate("iad2", terms=terms(20.0)), 10.0)
+    # What came meanwhile came at the rate of then, 8.1/s and a tenth.
+    flood(rig, int(AGREED_BURST), now=10.0, start=90_000)
+    assert rig.scheduler.open_tasks == int(AGREED_BURST) + 89
+    flood(rig, int(AGREED_BURST), now=11.0, start=91_000)
+    assert rig.scheduler.open_tasks == int(AGREED_BURST) + 89 + 22
 
 
 def test_who_left_may_finish_and_no_more(rig):

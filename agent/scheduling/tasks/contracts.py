@@ -108,12 +108,14 @@ class Contracts:
         fixed = Contract(DEFAULT, {**names, iad: None}, announced=announced)
         self._contracts = {DEFAULT: fixed}
         self._ending: dict[str, float] = {}
+        # Kept while an instance has none, and as long as there is the contract.
+        self._rates: dict[str, AgreedRate] = {}
 
     def of(self, service: str, now: float) -> Contract | None:
         """The contract of that service, if this IAD serves it or left it a moment ago. O(1)."""
         ends_s = self._ending.get(service)
         if ends_s is not None and ends_s <= now:
-            del self._ending[service], self._contracts[service]
+            self._forget(service)
         return self._contracts.get(service)
 
     def changed(self, service: Service, now: float) -> None:
@@ -132,9 +134,11 @@ class Contracts:
             rate_per_s = service.terms.rate_per_s
         rate = None
         if rate_per_s:
-            rate = None if known is None else known.rate
-            if rate is None or rate.rate_per_s != rate_per_s:
-                rate = AgreedRate(rate_per_s, "tasks", now)
+            rate = self._rates.get(service.id)
+            if rate is None:
+                rate = self._rates[service.id] = AgreedRate(rate_per_s, "tasks", now)
+            elif rate.rate_per_s != rate_per_s:
+                rate.change(rate_per_s, now)
         self._contracts[service.id] = Contract(
             service.id,
             members,
@@ -154,4 +158,8 @@ class Contracts:
 
     def _forget_ended(self, now: float) -> None:
         for service in [s for s, ends_s in self._ending.items() if ends_s <= now]:
-            del self._ending[service], self._contracts[service]
+            self._forget(service)
+
+    def _forget(self, service: str) -> None:
+        del self._ending[service], self._contracts[service]
+        self._rates.pop(service, None)
