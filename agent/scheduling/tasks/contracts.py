@@ -11,7 +11,7 @@ from agent.scheduling.pools import DEFAULT
 from agent.scheduling.remembered import Remembered
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW
-from agent.wire.market import Member, Service
+from agent.wire.market import Member, Service, Terms
 from agent.wire.messages import Task
 from agent.wire.principals import Sender
 
@@ -32,7 +32,8 @@ class Contract:
 
     `members` are the IADs that may send tasks, each with the time when that ends (None: it does
     not). `offered` are the areas that may be asked for; None: everything that this IAD has.
-    `announced` are the areas declared to the pool.
+    `announced` are the areas declared to the pool. `terms` is what was agreed: no task is more
+    urgent than that.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Contract:
         capability: str = "",
         rate: AgreedRate | None = None,
         announced: Iterable[str] = (),
+        terms: Terms | None = None,
     ) -> None:
         self.service = service
         self.members = members
         self.offered = offered
         self.capability = capability
         self.rate = rate
+        self.terms = terms
         self.announced = AreaSet(announced)
         self._offered = AreaSet(offered or ())
         self._known: Remembered[Within] = Remembered()
@@ -67,6 +70,15 @@ class Contract:
         ):
             return Refused("malformed", f"service {self.service} gives {self.capability} alone")
         return None
+
+    def harder(self, task: Task) -> Terms | None:
+        """What was agreed, if the task asks for more than that; None: it does not."""
+        terms = self.terms
+        if terms is None or (
+            task.percentile <= terms.percentile and task.budget_ms >= terms.budget_ms
+        ):
+            return None
+        return terms
 
     def channels(self, task: Task) -> tuple[str, ...]:
         """The channels that the task's subtasks read."""
@@ -145,6 +157,7 @@ class Contracts:
             offered=() if own is None else own.areas,
             capability=service.capability,
             rate=rate,
+            terms=service.terms,
         )
 
     def removed(self, service: str, now: float) -> bool:
