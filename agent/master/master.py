@@ -45,7 +45,7 @@ from agent.master.requests.peers import CONFIGURED, Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.reply_writer import ReplyWriter
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.standby.guards import kept_guards
+from agent.master.standby.kept_guards import kept_guards
 from agent.master.standby.lease_plane import LeasePlane, suspended_too
 from agent.master.standby.standby_plane import StandbyPlane
 from agent.master.storage.event_take_over import node_states

@@ -106,6 +106,13 @@ class AgreedRate:
         part, asked_s = self._parts[payer]
         self._parts[payer] = max(0.0, part - share), asked_s
 
+    def change(self, rate_per_s: float, now: float) -> None:
+        """Another rate was agreed. What there is of the bucket stays: a full one with each change
+        would be a rate without a limit."""
+        self._bucket.wait_s(now)
+        self.rate_per_s = rate_per_s
+        self._bucket.rate_per_s = rate_per_s * HEADROOM
+
     def _part_of(self, payer: Hashable, now: float) -> float:
         """The tokens of the reserve that the sender may take now."""
         parts = self._parts

@@ -53,8 +53,9 @@ class QueryRecord(Record, frozen=True, tag="query"):
 class TaskRecord(Record, frozen=True, tag="task"):
     """One task, written by the IAD that served it.
 
-    `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5); `origin` is the
-    IAD that sent it. A cancelled task counts what was answered by then.
+    `unloaded_ms` is x_u and `queueing_budget_ms` t_Q = x_t − x_u (DSSP Eqs. 3–5), of its service's
+    terms where it asks for more than these; `origin` is the IAD that sent it. A cancelled task
+    counts what was answered by then.
     """
 
     task: str

@@ -35,6 +35,8 @@ LATE: Final = ("timeout", "iad_unreachable")
 PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
 MAX_NAMED: Final = 16
 MAX_AWAITED: Final = 2
+# Slices made shorter for one area: a node that says anything must not hold up the others.
+MAX_SHORTER: Final = 16
 FIRST_BUCKETS: Final = 100
 ABOUT_MS: Final = 5_000.0
 
@@ -194,12 +196,22 @@ def _answers(
         yield answer
         return
     slices = _slices(*options.window.bounds_ms(now_ms), options.bucket_s)
+    # How often a slice was made shorter for an area.
+    shorter: Counter[str] = Counter()
     with _bar(options) as advance:
         while not slices.is_done:
             answer = patience.answer(lambda: ask(slices.window), is_known=told.slices > 0)
-            longest = [gap.longest_s for gap in answer.missing if gap.reason == "too_large"]
-            if longest and slices.is_too_long(min((s for s in longest if s), default=None)):
-                continue
+            large = {
+                gap.area: gap.longest_s
+                for gap in answer.missing
+                if gap.reason == "too_large" and shorter[gap.area] < MAX_SHORTER
+            }
+            if large:
+                shorter.update(large.keys())
+                if slices.is_too_long(min((s for s in large.values() if s), default=None)):
+                    continue
+                # They do not fit the shortest one: the others are not asked so any longer.
+                shorter.update(dict.fromkeys(large, MAX_SHORTER))
             told.take(answer)
             yield answer
             slices.answered(values_of(answer))

@@ -15,7 +15,8 @@ import msgspec
 from agent.alerts.inbox_handover import InboxCopy
 from agent.alerts.notifications import history_of
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.standby.guards import KIND, Guards, kept_guards
+from agent.master.standby.guards import KIND, Guards
+from agent.master.standby.kept_guards import kept_guards
 from agent.master.standby.lease_plane import LeasePlane
 from agent.master.standby.standby_plane import TO_OWNER
 from agent.master.standby.standbys import Standbys

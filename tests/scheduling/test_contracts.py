@@ -164,9 +164,57 @@ def test_a_new_instance_with_the_same_rate_does_not_fill_the_bucket(rig):
     rig.do(climate("iad2", "iad3", terms=terms(10.0)), 0.0)
     flood(rig, 1, start=9_000)
     assert reasons(rig) == ["over_rate"]
-    rig.do(climate("iad2", "iad3", terms=terms(20.0)), 0.0)
-    flood(rig, 1, start=9_001)
-    assert reasons(rig) == ["over_rate"]
+
+
+def test_who_changes_the_agreed_rate_all_the_time_gets_no_more(rig):
+    accepted = 0
+    for number in range(20):
+        # Between them one that asks nothing of this IAD, and has no rate.
+        rig.do(climate("iad2", areas=()), 0.0)
+        rig.do(climate("iad2", terms=terms(10.0 - number / 10)), 0.0)
+        before = len(rig.results)
+        flood(rig, int(AGREED_BURST), start=1_000 * number)
+        accepted += int(AGREED_BURST) - (len(rig.results) - before)
+    assert accepted == int(AGREED_BURST)
+    assert set(reasons(rig)) == {"over_rate"}
+    rig.do(climate("iad2", terms=terms(20.0)), 10.0)
+    # What came meanwhile came at the rate of then, 8.1/s and a tenth.
+    flood(rig, int(AGREED_BURST), now=10.0, start=90_000)
+    assert rig.scheduler.open_tasks == int(AGREED_BURST) + 89
+    flood(rig, int(AGREED_BURST), now=11.0, start=91_000)
+    assert rig.scheduler.open_tasks == int(AGREED_BURST) + 89 + 22
+
+
+def order(policy, service_task, local_task, percentile=99.0):
+    """The tasks 2 and 3 in the order in which a node with one pod that is busy serves them: 2 is of
+    the service that has 500 ms, 3 of a client of this IAD."""
+    rig = TaskRig(policy=policy)
+    rig.join("n1")
+    rig.do(climate("iad2", areas=("b1/f4/r1",), terms=terms(10.0)), 0.0)
+    rig.ask(1, ("b1/f4/r1",))
+    rig.ask(2, ("b1/f4/r1",), 0.02, IAD2, service="climate", percentile=percentile, **service_task)
+    rig.ask(3, ("b1/f4/r1",), 0.02, **local_task)
+    for _ in range(3):
+        rig.answer(found(rig.dispatched[-1][1].id), "n1", now=0.03)
+    return [result.id for result in rig.results[1:]]
+
+
+@pytest.mark.parametrize("policy", ["edfq", "tedfq", "spr", "sanderling"])
+@pytest.mark.parametrize("percentile", [0.1, 99.0, 99.999])
+def test_a_task_is_no_more_urgent_than_was_agreed(policy, percentile):
+    hard = {"budget_ms": 110.0}
+    assert order(policy, hard, {"budget_ms": 450.0}, percentile) == ["t3", "t2"]
+    assert order(policy, hard, {"budget_ms": 900.0}, percentile) == ["t2", "t3"]
+    assert order(policy, {"budget_ms": 700.0}, {"budget_ms": 600.0}) == ["t3", "t2"]
+
+
+def test_what_the_nodes_cannot_keep_is_refused_though_the_terms_are_kept(rig):
+    rig.do(climate("iad2", terms=terms(10.0)), 0.0)
+    for _ in range(2_000):
+        rig.estimator.observe(0, 0.1, 0.2)
+    rig.ask(1, ("b1/f4/r1",), now=0.3, service="climate", budget_ms=10)
+    assert reasons(rig) == ["infeasible"]
+    assert rig.records[-1].budget_ms == 10.0
 
 
 def test_who_left_may_finish_and_no_more(rig):

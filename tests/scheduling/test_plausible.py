@@ -13,9 +13,10 @@ from agent.wire.about import About, ChannelInfo, Raised
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.market import Member
 from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.records import SubtaskRecord
 from agent.wire.unions import ClientReply
-from tests.scheduling.oracle import aggregate
-from tests.scheduling.rigs import QueryRig
+from tests.scheduling.oracle import aggregate, found
+from tests.scheduling.rigs import QueryRig, TaskRig
 
 POOL = (
     Member("iad1", "tcp://127.0.0.1:1", ("b1/f1",)),
@@ -79,6 +80,27 @@ def test_an_area_that_only_such_an_iad_has_is_missing_with_the_reason():
     [gap] = answer.missing
     assert (gap.area, gap.reason, answer.status) == ("b1/f1/r1", "node_error", "partial")
     assert gap.message.startswith("a result of iad1 that cannot be true: 1152921504606846976 ms")
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ((1.0, 2.0), (1.0, 2.0)),
+        ((1e300, 1e300), (500.0, 0.0)),
+        ((-1e300, 1e300), (0.0, 500.0)),
+        ((1.0, 2e3), (1.0, 499.0)),
+    ],
+)
+def test_a_subtask_was_no_longer_at_its_node_than_it_was_away(told, kept):
+    rig = TaskRig()
+    rig.join("n1")
+    rig.ask(1, now=0.25)
+    [(_, subtask)] = rig.dispatched
+    wait_ms, execution_ms = told
+    result = replace(found(subtask.id), wait_ms=wait_ms, execution_ms=execution_ms)
+    rig.answer(result, "n1", now=0.75)
+    [record] = [each for each in rig.records if isinstance(each, SubtaskRecord)]
+    assert (record.node_wait_ms, record.execution_ms) == kept
 
 
 def test_whatever_passes_has_an_aggregate_that_a_message_may_say():

@@ -76,8 +76,9 @@ class HandoverPlane:
         )
         self._moves = MoveList(iad)
         self._late = LateExchange(
-            self._movables, self._link.tell, self.where, lambda: store.refusing, say, self._clock
-        )
+            self._movables, self._link.tell, self.where, self.epoch, lambda: store.refusing, say,
+            self._clock,
+        )  # fmt: skip
         self._entries: dict[Unit, MovingUnit] = {}
         # Those that may have a timer; most units left long ago.
         self._timed: set[MovingUnit] = set()

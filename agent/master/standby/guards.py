@@ -8,12 +8,12 @@ from functools import partial
 from typing import Final, Protocol
 
 import msgspec
-from msgspec import Struct
 
 from agent.alerts.notifications import history_of
 from agent.master.moves.handover_messages import update_parts
 from agent.master.moves.handover_plane import HandoverPlane
 from agent.master.moves.topic_moves import TopicMoves
+from agent.master.standby.kept_guards import GUARD, Kept, kept_guards
 from agent.master.standby.lease_plane import LeasePlane
 from agent.master.standby.paced import Paced
 from agent.master.storage.state import State
@@ -23,33 +23,25 @@ from agent.placement.standby import take_over as t
 from agent.placement.standby.primary import Primary
 from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.topics.contents import OUTPUT
 from agent.topics.events import Release
 from agent.wire import handover as w
 from agent.wire.overlay import Notification
 
 KIND: Final[Kind] = "processor"
-# Kind of the documents in the state.
-GUARD: Final = "standby"
 # How often what got no answer is said again.
 AGAIN_S: Final = 1.0
+# A majority takes less to call a standby dead: then only these two are cut off.
+HELD_UP_S: Final = 10.0
 # In one of so many turns it is asked for a standby in place of one that is dead.
 ASKED: Final = 4
-# Whole checkpoints that are on their way to one standby, and how long its word is waited for: when
-# it was restarted, those of all its units are due at once.
+# Whole checkpoints under way to one standby, and how long its word is waited for: when it was
+# restarted, those of all its units are due at once.
 MAX_WHOLE: Final = 2
 WHOLE_AGAIN_S: Final = 3.0
 # Numbers of a process: none sends so many checkpoints a second.
 PROCESS: Final = 1 << 20
-
-
-class Kept(Struct, frozen=True, array_like=True):
-    """What is on disk of a unit with a standby, which stands by in the term `at` of its own. The
-    `incarnation` names the topic's inbox."""
-
-    role: t.Role
-    at: int
-    incarnation: str
 
 
 class Topics(Protocol):
@@ -66,11 +58,13 @@ class _Guard:
     """`seed`: the number of the checkpoint with which the standby began, 0 if it has to begin anew;
     it has the inbox up to `told`, and the outputs below `beyond`. `ready`: it waits for
     checkpoints. `sent`: the number of the last one, and up to where the standby has all then.
-    `seeded`: the standby has said that it began. `ends`: who waits until there is no standby."""
+    `seeded`: the standby has said that it began. `ends`: who waits until there is no standby.
+    `since_s`: when what is `waiting` began to; `said`: the operator was told that it is long."""
 
     __slots__ = (
         "again_s", "at", "beyond", "ends", "gone", "incarnation", "machine", "number", "other",
-        "ready", "refused", "removed", "seed", "seeded", "sent", "told", "unit", "void", "waiting",
+        "ready", "refused", "removed", "said", "seed", "seeded", "sent", "since_s", "told", "unit",
+        "void", "waiting",
     )  # fmt: skip
 
     def __init__(self, unit: Unit, other: str, incarnation: str) -> None:
@@ -87,6 +81,8 @@ class _Guard:
         # What was made and waits, and the first checkpoint with it.
         self.waiting: Release | None = None
         self.number: int | None = None
+        self.since_s = 0.0
+        self.said = False
         # Whether the standby's term is over: nothing waits for it.
         self.gone = False
         # Whether the standby has taken it over, though it was removed here.
@@ -128,6 +124,7 @@ class Guards:
         self._number = life * PROCESS
         self._turns = 0
         self._say = say
+        self._lines = RateLimitedLines(say, clock)
         self._guards: dict[Unit, _Guard] = {}
         self._whole: Paced[_Guard] = Paced(MAX_WHOLE, WHOLE_AGAIN_S)
         for name, kept in kept_guards(state).items():
@@ -157,6 +154,8 @@ class Guards:
             return f"{guard.other} may have taken it over while this master was away; it is asked"
         if guard.gone:
             return f"{guard.other} is dead"
+        if self._is_held_up(guard):
+            return f"{guard.other} does not answer, and is not known to be dead: outputs wait"
         return guard.other if guard.machine.safe else f"{guard.other} gets ready"
 
     def watched(self) -> Iterator[tuple[str, int]]:
@@ -175,9 +174,21 @@ class Guards:
         guard = self._guards.get(Unit(KIND, release.name))
         if guard is None or guard.machine is None or guard.machine.state == "alone" or guard.gone:
             return False
-        guard.waiting, guard.number = release, None
+        guard.waiting, guard.number, guard.since_s = release, None, self._clock()
         self._look(guard)
         return True
+
+    def _is_held_up(self, guard: _Guard) -> bool:
+        """Whether its outputs have waited for long."""
+        return guard.waiting is not None and self._clock() >= guard.since_s + HELD_UP_S
+
+    def _tell_held_up(self, guard: _Guard) -> None:
+        before, guard.said = guard.said, self._is_held_up(guard)
+        if guard.said > before:
+            self._lines.tell(
+                f"standbys that do not answer: outputs of {guard.unit} wait for {guard.other}, "
+                "which is not known to be dead; look at the way between here and there"
+            )
 
     def withholds(self, output: Notification) -> bool:
         """Whether an output of a topic may not leave now: a standby may have taken the topic over.
@@ -223,15 +234,15 @@ class Guards:
 
     def turn(self, now: float) -> None:
         """Name standbys, say again what got no answer."""
-        held = self._leases.held()
         self._send_whole()
-        if held is not None:
+        if (held := self._leases.held()) is not None:
             self._name_one()
             self._replace_one()
         for guard in list(self._guards.values()):
             if guard.void:
                 self._forget_void(guard)
                 continue
+            self._tell_held_up(guard)
             if guard.at and self._leases.dead(guard.other, guard.at):
                 self._is_gone(guard)
             machine = guard.machine
@@ -487,9 +498,3 @@ class Guards:
         line = f"{guard.other} had taken it over, and goes on: remove it there, too"
         for then in guard.ends:
             then(line if guard.removed else "")
-
-
-def kept_guards(state: State) -> dict[str, Kept | None]:
-    """The stored state of topics with a standby, by name; None of what cannot be read."""
-    read = state.read(GUARD, msgspec.msgpack.Decoder(Kept).decode)
-    return {name: read.get(name) for name in state.all(GUARD)}

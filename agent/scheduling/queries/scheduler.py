@@ -194,9 +194,10 @@ class QueryScheduler:
         if service.terms is not None:
             known = self._pools.get(service.id)
             rate = None if known is None else known.rate
-            # An instance with the same rate keeps the current token bucket.
-            if rate is None or rate.rate_per_s != service.terms.rate_per_s:
+            if rate is None:
                 rate = AgreedRate(service.terms.rate_per_s, "queries", now)
+            elif rate.rate_per_s != service.terms.rate_per_s:
+                rate.change(service.terms.rate_per_s, now)
         self._pools[service.id] = Pool(service, rate)
         return []
 

@@ -11,7 +11,7 @@ from agent.scheduling.pools import DEFAULT
 from agent.scheduling.remembered import Remembered
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW
-from agent.wire.market import Member, Service
+from agent.wire.market import Member, Service, Terms
 from agent.wire.messages import Task
 from agent.wire.principals import Sender
 
@@ -32,7 +32,8 @@ class Contract:
 
     `members` are the IADs that may send tasks, each with the time when that ends (None: it does
     not). `offered` are the areas that may be asked for; None: everything that this IAD has.
-    `announced` are the areas declared to the pool.
+    `announced` are the areas declared to the pool. `terms` is what was agreed: no task is more
+    urgent than that.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Contract:
         capability: str = "",
         rate: AgreedRate | None = None,
         announced: Iterable[str] = (),
+        terms: Terms | None = None,
     ) -> None:
         self.service = service
         self.members = members
         self.offered = offered
         self.capability = capability
         self.rate = rate
+        self.terms = terms
         self.announced = AreaSet(announced)
         self._offered = AreaSet(offered or ())
         self._known: Remembered[Within] = Remembered()
@@ -67,6 +70,15 @@ class Contract:
         ):
             return Refused("malformed", f"service {self.service} gives {self.capability} alone")
         return None
+
+    def harder(self, task: Task) -> Terms | None:
+        """What was agreed, if the task asks for more than that; None: it does not."""
+        terms = self.terms
+        if terms is None or (
+            task.percentile <= terms.percentile and task.budget_ms >= terms.budget_ms
+        ):
+            return None
+        return terms
 
     def channels(self, task: Task) -> tuple[str, ...]:
         """The channels that the task's subtasks read."""
@@ -108,12 +120,14 @@ class Contracts:
         fixed = Contract(DEFAULT, {**names, iad: None}, announced=announced)
         self._contracts = {DEFAULT: fixed}
         self._ending: dict[str, float] = {}
+        # Kept while an instance has none, and as long as there is the contract.
+        self._rates: dict[str, AgreedRate] = {}
 
     def of(self, service: str, now: float) -> Contract | None:
         """The contract of that service, if this IAD serves it or left it a moment ago. O(1)."""
         ends_s = self._ending.get(service)
         if ends_s is not None and ends_s <= now:
-            del self._ending[service], self._contracts[service]
+            self._forget(service)
         return self._contracts.get(service)
 
     def changed(self, service: Service, now: float) -> None:
@@ -132,15 +146,18 @@ class Contracts:
             rate_per_s = service.terms.rate_per_s
         rate = None
         if rate_per_s:
-            rate = None if known is None else known.rate
-            if rate is None or rate.rate_per_s != rate_per_s:
-                rate = AgreedRate(rate_per_s, "tasks", now)
+            rate = self._rates.get(service.id)
+            if rate is None:
+                rate = self._rates[service.id] = AgreedRate(rate_per_s, "tasks", now)
+            elif rate.rate_per_s != rate_per_s:
+                rate.change(rate_per_s, now)
         self._contracts[service.id] = Contract(
             service.id,
             members,
             offered=() if own is None else own.areas,
             capability=service.capability,
             rate=rate,
+            terms=service.terms,
         )
 
     def removed(self, service: str, now: float) -> bool:
@@ -154,4 +171,8 @@ class Contracts:
 
     def _forget_ended(self, now: float) -> None:
         for service in [s for s, ends_s in self._ending.items() if ends_s <= now]:
-            del self._ending[service], self._contracts[service]
+            self._forget(service)
+
+    def _forget(self, service: str) -> None:
+        del self._ending[service], self._contracts[service]
+        self._rates.pop(service, None)

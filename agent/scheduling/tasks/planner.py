@@ -13,7 +13,7 @@ from agent.scheduling.admission import Refused
 from agent.scheduling.nearest import without_node
 from agent.scheduling.shared_budget import payer_of
 from agent.scheduling.tasks.contracts import Contract, Contracts
-from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.deadlines import Deadline, DeadlineEstimator
 from agent.scheduling.tasks.entry import Node, TaskEntry
 from agent.scheduling.tasks.joining import KnownNodes, Lacking
 from agent.scheduling.tasks.nodes import NodeTable
@@ -86,9 +86,9 @@ class TaskPlanner:
             columns = [node.column for node, _ in asked]
             budget = (task.percentile, task.budget_ms / 1e3, now)
             deadline = self._estimator.deadline(columns, *budget)
-            entry.deadline = deadline
+            entry.deadline = self._as_agreed(entry, contract, columns, deadline, now)
             entry.enqueued_s = now
-            entry.deadline_s = entry.enqueued_s + deadline.queueing_budget_s
+            entry.deadline_s = entry.enqueued_s + entry.deadline.queueing_budget_s
             entry.evaluated_s = self._read(now)
             entry.fanout = len(asked)
             if deadline.infeasible and not self._is_probe():
@@ -97,6 +97,25 @@ class TaskPlanner:
         if contract.rate is not None:
             contract.rate.take(payer_of(sender), share)
         return asked
+
+    def _as_agreed(
+        self,
+        entry: TaskEntry,
+        contract: Contract,
+        columns: Sequence[int],
+        deadline: Deadline,
+        now: float,
+    ) -> Deadline:
+        """The deadline that a task gets: not before the one that its service's terms give. Who
+        bought two seconds and asks for a tenth would be served before all others here."""
+        terms = contract.harder(entry.task)
+        if terms is None:
+            return deadline
+        budget_s = terms.budget_ms / 1e3
+        entry.budget_s = max(entry.budget_s, budget_s)
+        agreed = self._estimator.deadline(columns, terms.percentile, budget_s, now)
+        later = agreed.queueing_budget_s > deadline.queueing_budget_s
+        return agreed if later else deadline
 
     def _share(self, fanout: int, contract: Contract) -> float:
         """The fraction of the service's nodes here that a task of this fanout reaches; 0 is no

@@ -73,16 +73,29 @@ def subtask_record(
     entry = subtask.parent
     start_s = entry.received_s
     dispatched_s = subtask.dispatched_s
+    wait_ms = execution_ms = None
+    if result is not None and dispatched_s is not None:
+        wait_ms, execution_ms = _at_node(result, (now - dispatched_s) * 1e3)
     return SubtaskRecord(
         *entry.heading,
         subtask.node.name,
         # A subtask that an idle pod took at once was sent when the evaluation had ended.
         None if dispatched_s is None else (max(dispatched_s, entry.evaluated_s) - start_s) * 1e3,
         None if result is None else (now - start_s) * 1e3,
-        None if result is None else result.wait_ms,
-        None if result is None else result.execution_ms,
+        wait_ms,
+        execution_ms,
         (now if dispatched_s is None else dispatched_s) > entry.deadline_s,
         subtask.dispatches,
         outcome,
         subtask.demoted,
     )
+
+
+def _at_node(result: SubtaskResult, away_ms: float) -> tuple[float, float]:
+    """How long a subtask waited and ran at its node, as that says: no longer than it was away. A
+    node may say any number, and one of 10³⁰⁰ would be every mean of all nodes from then on."""
+    wait_ms, execution_ms = result.wait_ms, result.execution_ms
+    if wait_ms >= 0.0 and execution_ms >= 0.0 and wait_ms + execution_ms <= away_ms:
+        return wait_ms, execution_ms
+    wait_ms = min(max(0.0, wait_ms), max(0.0, away_ms))
+    return wait_ms, min(max(0.0, execution_ms), max(0.0, away_ms) - wait_ms)

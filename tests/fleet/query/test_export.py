@@ -136,6 +136,31 @@ def test_a_slice_that_does_not_fit_is_asked_again_shorter(run, tmp_path):
     assert len(rows_of_file(tmp_path / "out.csv")) == 120
 
 
+class Never(Master):
+    """The readings of one room never fit: of any slice, or of those longer than a second."""
+
+    def __init__(self, fits):
+        super().__init__()
+        self.fits = fits
+
+    def query(self, areas, *, window, **options):
+        if self.fits and window.length_s <= 1.0:
+            return super().query(areas, window=window, **options)
+        whole = super().query(areas[:1], window=window, **options)
+        return answer(whole.results, [Missing("b1/r2", "too_large", longest_s=1e-9)], "partial")
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_an_area_whose_readings_never_fit_does_not_hold_up_the_others(run, tmp_path, capsys, fits):
+    master = Never(fits)
+    status, _ = run(master, Window(last_s=86_400.0))
+    assert status == exits.FAILED
+    assert "missing b1/r2" in capsys.readouterr().err
+    rows = rows_of_file(tmp_path / "out.csv")
+    assert len([row for row in rows if row["area"] == "b1/r1"]) == 8_640
+    assert len(master.asked) < 100
+
+
 def test_what_is_missing_is_told_and_the_rest_is_kept(run, tmp_path, capsys):
     gap = Missing("b1/r2", "node_down")
     none = Missing("b1/r3", "no_data")

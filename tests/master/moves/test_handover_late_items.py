@@ -1,8 +1,10 @@
 """Late items of a unit that has moved: they go after it, whoever was away or restarted."""
 
+from agent.master.moves.late_exchange import MAX_UNKNOWN
+from agent.placement.world import Unit
 from agent.wire import handover as w
 from tests.master import handover_rig
-from tests.master.handover_rig import UNIT, Things, owners
+from tests.master.handover_rig import UNIT, Disk, Things, owners
 
 world = handover_rig.world
 
@@ -63,6 +65,26 @@ def test_late_items_of_a_unit_that_was_removed_are_dropped(world):
     world.settle()
     assert not world.a.things.late_items[UNIT]
     assert not world.b.things.forwarded_items
+    assert not world.b.said
+
+
+def test_late_items_of_a_unit_whose_master_lost_its_disk_are_told(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.b.kill()
+    world.b.disk = Disk()
+    world.b.start()
+    for each in (b"x", b"y"):
+        world.a.things.comes_late(UNIT, each)
+        world.settle(5.0)
+    assert not world.a.things.late_items[UNIT]
+    [line] = world.b.said
+    assert line.startswith(
+        "late items from a: it gave processor comfort to this master, which has no record of that"
+    )
+    for number in range(2 * MAX_UNKNOWN):
+        world.b.plane._late.arrived(Unit(UNIT.kind, f"t{number}"), "a", w.MoveLate(number, b"x"))
+    assert len(world.b.said) == 2
 
 
 def test_late_items_are_waited_for_while_the_disk_refuses(world):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.alerts.notifications import history_of
-from agent.master.standby.guards import MAX_WHOLE, WHOLE_AGAIN_S, Guards
+from agent.master.standby.guards import HELD_UP_S, MAX_WHOLE, WHOLE_AGAIN_S, Guards
 from agent.master.standby.paced import Paced
 from agent.master.storage.state import State
 from agent.placement.world import Unit
@@ -33,8 +33,9 @@ class Owner:
         self.hold = 1
         self.freed_units = []
         self.disowned = []
+        self.said = []
         self.guards = Guards(
-            lambda: self.now, self, self, self, self, self, self, self.second, 1, lambda _: None
+            lambda: self.now, self, self, self, self, self, self, self.second, 1, self.said.append
         )
 
     def second(self, unit):
@@ -170,6 +171,39 @@ def test_what_is_made_meanwhile_waits_for_its_turn():
     assert owner.guards.waits(release)
     owner.run()
     assert owner.gone == [release]
+
+
+def test_the_operator_hears_that_outputs_wait_for_a_standby_that_is_only_cut_off():
+    owner = Owner(2)
+    owner.name_all()
+    owner.run()
+    units = [Unit("processor", name) for name in owner.wanted]
+    releases = [Release(name, 1, Progress("inc"), ()) for name in owner.wanted]
+    for release in releases:
+        assert owner.guards.waits(release)
+    owner.run(lambda to: to == "c")
+    assert owner.gone == releases[1:]
+    owner.now += HELD_UP_S - 0.1
+    owner.guards.turn(owner.now)
+    assert not owner.said
+    assert [owner.guards.told(unit) for unit in units] == ["b gets ready", "c"]
+    owner.now += 0.1
+    for _ in range(3):
+        owner.guards.turn(owner.now)
+    [line] = owner.said
+    assert "outputs of processor t0 wait for b, which is not known to be dead" in line
+    assert [owner.guards.told(unit) for unit in units] == [
+        "b does not answer, and is not known to be dead: outputs wait", "c",
+    ]  # fmt: skip
+    # It answers again, and is cut off once more.
+    owner.run()
+    assert owner.gone[::-1] == releases
+    assert owner.guards.told(units[0]) == "b"
+    owner.guards.turn(owner.now)
+    assert owner.guards.waits(releases[0])
+    owner.now += HELD_UP_S
+    owner.guards.turn(owner.now)
+    assert len(owner.said) == 2
 
 
 def test_an_output_is_withheld_while_the_lease_is_not_held():
