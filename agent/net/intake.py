@@ -139,7 +139,8 @@ class Intake:
         self._seen, self._looked_s = resident, clock()
         self._growing_until_s = self._looked_s
         self._bounds = Bounds(resident)
-        # Connections not checked yet in this interval, and what those checked hold.
+        # Connections not checked yet in this interval, and what those checked hold; after a look at
+        # all none is left.
         self._unchecked: list[int] = []
         self._found = Held(0, 0)
         self._stepped_s = clock()
@@ -180,7 +181,7 @@ class Intake:
                     self._look(self._clock())
         finally:
             with self._room.lock:
-                self._room.floods.discard(self)
+                self._flooded(0)
                 for fd in list(self._hosts):
                     self._closed(fd)
             monitor.close(0)
@@ -303,7 +304,10 @@ class Intake:
         self._looked_at = resident
         self._unchecked = []
         held = {fd: self._held(fd, now, resident) for fd in self._hosts}
-        self._flooded(sum(each.untaken for each in held.values()))
+        self._found = Held(
+            sum(each.untaken for each in held.values()), sum(each.unread for each in held.values())
+        )
+        self._flooded(self._found.untaken)
         if self._bounds.amplified(held, resident):
             # Freed memory that glibc keeps is nobody's.
             trim(self._libc)

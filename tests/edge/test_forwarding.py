@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.edge.events.forwarding import REMOVE_AGAIN_S, Forwarding
+from agent.edge.events.forwarding import AGAIN_S, Forwarding
 from agent.edge.events.outbox import Joined, Taken, Tick
 from agent.edge.history.file import HistoryError
 from agent.runtime.disk_writer import InlineDiskWriter
@@ -60,7 +60,7 @@ def test_what_could_not_be_removed_is_removed_later() -> None:
     forwarding.handle(Taken((1, 2)), now)
     assert complaints == ["the card does not answer"]
     store.broken = False
-    while now < 5.0 + REMOVE_AGAIN_S:
+    while now < 5.0 + AGAIN_S:
         assert store.held == {1, 2, 3}
         now = forwarding.wake_at
         forwarding.handle(Tick(), now)

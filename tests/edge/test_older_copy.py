@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from agent.alerts.event_state import EventState
-from agent.edge.events.forwarding import Forwarding
-from agent.edge.events.outbox import Joined, Taken, Tick
+from agent.edge.events.forwarding import AGAIN_S, Forwarding
+from agent.edge.events.outbox import Cut, Joined, Raised, Taken, Tick
+from agent.edge.history.file import HistoryError
 from agent.edge.history.history import History
 from agent.runtime.disk_writer import InlineDiskWriter
-from agent.wire.node_messages import NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
+from tests.master.event_ends import Card
+
+
+def event(sequence: int, text: str) -> NodeEvent:
+    return NodeEvent(sequence, "test", 0, synchronised=True, text=text)
 
 
 class Master:
@@ -33,7 +39,9 @@ class Master:
 class Node:
     """A node's history, and what forwards its events."""
 
-    def __init__(self, path: Path, master: Master, boot: str) -> None:
+    def __init__(
+        self, path: Path, master: Master, boot: str, disk: InlineDiskWriter | Card | None = None
+    ) -> None:
         self.history = History(path, boot, group_readings=4, commit_s=10, retention_s=1e6)
         self.master = master
         self.acknowledged: list[int] = []
@@ -45,7 +53,7 @@ class Node:
             backlog_per_s=100.0,
             send=self._send,
             complain=self.complaints.append,
-            disk=InlineDiskWriter(),
+            disk=disk or InlineDiskWriter(),
             clock=lambda: 0.0,
         )
 
@@ -124,6 +132,49 @@ def test_of_two_hosts_with_one_card_each_has_its_events_recorded(tmp_path: Path)
     assert master.texts == ["a", "b", "c", "d", "e", "f", "g"]
     assert first.close() == []
     assert len(second.close()) == 1
+
+
+def test_nothing_is_sent_under_numbers_that_others_had_while_the_disk_refuses_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, master = tmp_path / "h.sqlite", Master()
+    node = Node(path, master, "boot-1")
+    had = tuple(event(number, "had") for number in range(1, 6))
+    master.take(NodeEvents("boot-0", node.history.id, had, oldest=1))
+    node.raise_("c", "d")
+    whole, full = node.history.events.number_anew, HistoryError("the disk is full")
+
+    def refuses(settled: int, to: int) -> None:
+        raise full
+
+    monkeypatch.setattr(node.history.events, "number_anew", refuses)
+    node.join()
+    node.raise_("e")
+    node.forwarding.handle(Raised((event(3, "e"),)), 5.0)
+    monkeypatch.setattr(node.history.events, "number_anew", whole)
+    assert (master.texts, node.complaints) == (["had"] * 5, [str(full)])
+    assert node.forwarding.wake_at == AGAIN_S
+    node.complaints.clear()
+    for later in range(5):
+        node.forwarding.handle(Tick(), AGAIN_S + later)
+    assert master.texts == [*["had"] * 5, "c", "d", "e"]
+    assert len(node.close()) == 1
+
+
+def test_a_link_that_is_cut_joins_no_more_once_the_numbers_are_new(tmp_path: Path) -> None:
+    path, master, card = tmp_path / "h.sqlite", Master(), Card()
+    node = Node(path, master, "boot-1", card)
+    node.raise_("c")
+    card.hangs = True
+    node.forwarding.handle(Joined(True, 0, 2), 0.0)
+    node.forwarding.handle(Cut(), 0.0)
+    card.hangs = False
+    card.drain()
+    assert node.history.events.oldest == 3
+    for now in range(1, 5):
+        node.forwarding.handle(Tick(), float(now))
+    assert master.texts == []
+    assert len(node.close()) == 1
 
 
 @pytest.mark.parametrize("waiting", [(), ("c", "d")])

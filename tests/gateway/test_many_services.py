@@ -5,6 +5,7 @@ import math
 import pytest
 
 from agent.client import WatchError
+from agent.gateway.feed import watching
 from agent.gateway.feed.watching import MAX_WATCHED, chosen
 from agent.wire.about import ServiceInfo
 from testkit.waiting import wait_until
@@ -41,6 +42,24 @@ def test_the_page_is_live_however_many_services_there_are(tmp_path, fleet, monke
     [line, *others] = [each for each in made.said if "watched" in each]
     assert line.startswith("32 services of 130 are watched; console.services names those")
     assert len(others) == (most < MAX_WATCHED)
+
+
+def test_what_the_master_refused_is_watched_once_it_has_room(tmp_path, fleet, monkeypatch):
+    most, plain = [10], FakeClient.watch
+
+    def watch(client, areas, **more):
+        if fleet.watches >= most[0]:
+            raise WatchError(f"{most[0]} watches are open for you; cancel one")
+        return plain(client, areas, **more)
+
+    monkeypatch.setattr(FakeClient, "watch", watch)
+    monkeypatch.setattr(watching, "ABOUT_EVERY_S", 0.0)
+    with FakeGateway(tmp_path, fleet, linger_s=60.0) as made:
+        ask(made, "/api/v1/now", token=made.token("viewer"))
+        wait_until(lambda: fleet.watches, lambda open_now: open_now == 10)
+        most[0] = 20
+        wait_until(lambda: fleet.watches, lambda open_now: open_now == 20)
+        assert fleet.watched == 20, "those before it went on"
 
 
 def test_rounds_are_taken_while_other_services_are_slow(tmp_path, fleet, monkeypatch):

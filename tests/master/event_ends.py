@@ -153,8 +153,8 @@ class FakeAlerts:
         return not self.refusing
 
     @property
-    def under_way(self) -> bool:
-        return False
+    def under_way(self) -> int:
+        return 0
 
     def keep(self, then: Callable[[bool], Any], changes: Iterable[SaveNodeState] = ()) -> None:
         published = set(self.waiting)

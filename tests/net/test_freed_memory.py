@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 # Messages of 1 MiB, twice, each with a small block allocated after it that stays.
 FLOODS = """
-import ctypes, sys
+import ctypes, os, sys
 from pathlib import Path
 from agent.net.freed_memory import return_freed
 
@@ -18,7 +18,7 @@ libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 if sys.argv[1] == "mapped":
     return_freed(libc, flood=True)
 def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 before = resident()
 for _ in range(2):
     blocks = []

@@ -14,6 +14,7 @@ import zmq
 from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES
 from agent.net.intake import (
     FLOOD_BYTES,
+    GROWN_BYTES,
     LOOK_AT_ALL_S,
     LOOK_AT_SOME_S,
     Intake,
@@ -403,6 +404,32 @@ def test_in_a_flood_freed_memory_is_returned_at_once_and_afterwards_kept_for_reu
     assert trims == []
     parts.held = 0
     wait_until(lambda: trims)
+    assert floods == [True, False]
+
+
+def test_a_flood_goes_on_after_a_look_at_all_that_came_in_between(parts, monkeypatch):
+    floods = []
+    monkeypatch.setattr(
+        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
+    )
+    monkeypatch.setattr("agent.net.intake.trim", lambda _libc: None)
+    parts.held = FLOOD_BYTES + 1
+    for _ in range(5):
+        began = len(parts.checks)
+        parts.used += GROWN_BYTES + MIB
+        wait_until(lambda began=began: len(parts.checks) > began + 60)
+    assert floods == [True]
+
+
+def test_a_socket_that_is_closed_in_a_flood_ends_it(parts, monkeypatch):
+    floods = []
+    monkeypatch.setattr(
+        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
+    )
+    monkeypatch.setattr("agent.net.intake.trim", lambda _libc: None)
+    parts.held = FLOOD_BYTES + 1
+    wait_until(lambda: floods)
+    parts.close()
     assert floods == [True, False]
 
 

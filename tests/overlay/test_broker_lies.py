@@ -134,6 +134,26 @@ def test_of_a_home_no_epoch_is_believed_that_it_could_not_exceed() -> None:
     assert other.prt_entries == 1
 
 
+def test_a_broker_whose_clock_is_years_behind_believes_the_others_and_is_believed() -> None:
+    """Such as that of a Pi whose time server is not reached."""
+    walls = [1.8e9, 0.0]
+    home = Broker(C, PATH, epoch=int(walls[0]), wall=lambda: walls[0])
+    behind = Broker(B, PATH, epoch=1, wall=lambda: walls[1])
+    for made, link in ((home, B), (behind, C)):
+        made.handle(LinkUp(link), 0.0)
+    for made, at, other in ((home, C, behind), (behind, B, home)):
+        for _, message in does(made, Subscribe("s", EVERYTHING)):
+            told(other, at, message)
+    assert (home.prt_entries, behind.prt_entries) == (2, 2)
+    # An epoch that others may believe of its set is exceeded once its clock is right.
+    lied = HomeVersion("b", MAX_OUTBID + EPOCHS_PER_S * int(walls[0]), 1)
+    for right in (False, True):
+        walls[1] = walls[0] + 1.0 if right else 0.0
+        answers = told(behind, C, SubscriptionVersions((lied,), False))
+        epochs = [m.epoch for _, m in answers if isinstance(m, SubscriptionPart)]
+        assert epochs == ([lied.epoch + 1] if right else [])
+
+
 def test_epochs_beyond_all_are_no_messages() -> None:
     raw = msgspec.msgpack.encode(SubscriptionChange("a", 2**48, 1, 1, None))
     with pytest.raises(msgspec.ValidationError):

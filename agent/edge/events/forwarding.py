@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-REMOVE_AGAIN_S: Final = 10.0  # after the store refused
+AGAIN_S: Final = 10.0  # after the store refused
 
 
 class Forwarding:
@@ -71,18 +71,26 @@ class Forwarding:
         self._taken: set[int] = set()
         self._removing = False
         self._remove_again_at = float("inf")
+        self._number_again_at = float("inf")
+        self._joined = o.Joined(takes_events=False)  # while that waits
 
     @property
     def wake_at(self) -> float:
         """When the next `Tick` is due, in seconds on the monotonic clock."""
-        return min(self._outbox.wake_at, self._remove_again_at)
+        return min(self._outbox.wake_at, self._remove_again_at, self._number_again_at)
 
     def handle(self, event: o.Event, now: float) -> None:
         """Execute what the outbox decides about `event` at monotonic time `now`."""
         if isinstance(event, o.Joined | o.Cut):
             self._links += 1
+            self._number_again_at = float("inf")
         if isinstance(event, o.Joined) and self._store.is_older_copy(event.settled, event.to):
-            self._number_anew(event.settled, event.to)
+            self.handle(o.Cut(), now)
+            self._joined = event
+            self._number_anew()
+            return
+        if now >= self._number_again_at:
+            self._number_anew()
         if now >= self._remove_again_at:
             self._remove()
         for instruction in self._outbox.handle(event, now):
@@ -95,14 +103,23 @@ class Forwarding:
                     self._taken.update(sequences)
                     self._remove()
 
-    def _number_anew(self, settled: int, to: int) -> None:
-        """Before anything is read for the link."""
+    def _number_anew(self) -> None:
+        """The outbox joins once that is done: the master would acknowledge the former numbers."""
+        joined, link = self._joined, self._links
+        self._number_again_at = float("inf")
 
         def then(failed: HistoryError | None) -> None:
             if failed is not None:
                 self._complain(str(failed))
+            if link != self._links:
+                return
+            if failed is not None:
+                self._number_again_at = self._clock() + AGAIN_S
+            else:
+                self.handle(joined, self._clock())
 
-        self._disk.submit(_tried(lambda: self._store.number_anew(settled, to)), then)
+        job = _tried(lambda: self._store.number_anew(joined.settled, joined.to))
+        self._disk.submit(job, then)
 
     def _read(self, read: o.Read) -> None:
         if self._reading is not None:
@@ -129,7 +146,7 @@ class Forwarding:
             if failed is not None:
                 self._complain(str(failed))
                 self._taken |= taken
-                self._remove_again_at = self._clock() + REMOVE_AGAIN_S
+                self._remove_again_at = self._clock() + AGAIN_S
             else:
                 self._remove()
 

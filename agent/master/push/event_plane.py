@@ -234,8 +234,15 @@ class EventPlane:
         """Gather what waits, in turns of its nodes."""
         while self._waiting and not self._gathered.full() and not self._late(now):
             if self._alerts.under_way >= MAX_BROUGHT:
-                return  # They are taken when this batch has been published.
+                # They are taken when this batch has been published, which may be empty: what is
+                # published may be of one that was refused.
+                self._be_due(now)
+                return
             self._gather(self._waiting.pop(), now)
+
+    def _be_due(self, now: float) -> None:
+        if self._due is None:
+            self._due = now + GATHER_S
 
     def _gather(self, arrived: _Arrived, now: float) -> None:
         _, node, message = arrived
@@ -266,8 +273,7 @@ class EventPlane:
                 areas=event.areas,
             )
         self._gathered.arrived.append(arrived)
-        if self._due is None:
-            self._due = now + GATHER_S
+        self._be_due(now)
         if self._gathered.full():
             self._due = now
             self.tick(now)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -162,6 +163,24 @@ def test_a_restore_that_is_killed_leaves_the_former_keys_or_the_new_ones(kept, t
     assert files(other.folder.keys) == files(kept.folder.keys)
     (former,) = (tmp_path / "two").glob("keys.before-*")
     assert files(former) == before
+
+
+def test_what_a_killed_restore_left_and_nobody_can_remove_is_named(kept, tmp_path, monkeypatch):
+    left = tmp_path / "one" / f"keys.restored-20261130T000000-{2**30}"
+    shutil.copytree(kept.folder.keys, left)
+    at_work = left.with_name(f"keys.restored-20261130T000000-{os.getpid()}")
+    shutil.copytree(kept.folder.keys, at_work)
+
+    def refuses(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(b.shutil, "rmtree", refuses)
+        with pytest.raises(KeyStoreError, match=f"{left}, .* secret keys and cannot be removed: "):
+            b.restore(kept.folder, tmp_path / "backup", SECRET)
+    assert b.restore(kept.folder, tmp_path / "backup", SECRET) == 0
+    assert not left.exists()
+    assert at_work.exists(), "another one works there"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from agent.master.push.event_plane import (
     RATE_PER_S,
     EventPlane,
 )
+from agent.master.push.push_plane import MAX_BROUGHT
 from agent.scheduling.events import SendToNode, TellOperator
 from agent.wire.base import MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.node_messages import NodeEvent, NodeEvents
@@ -137,6 +138,25 @@ def test_what_waits_when_the_records_refuse_is_not_taken(nodes):
     while not nodes.taken:
         nodes.turn()
     assert nodes.taken == {"n1": MAX_EVENTS}
+
+
+def test_what_comes_after_the_records_refused_waits_for_no_other(nodes):
+    """Also if as many alerts are still to be published as may be, which hold nothing up then."""
+    nodes.disk.writer.slow = nodes.disk.full = True
+    nodes.plane.arrived("n0", alerts(1, 1))
+    while nodes.plane._under_way is None:
+        nodes.turn()
+    nodes.plane.arrived("n0", alerts(2))
+    for number in range(MAX_BROUGHT):
+        nodes.plane.arrived(f"n{1 + number % 4}", alerts(1 + number, 1))
+    assert nodes.rig.plane.under_way == MAX_BROUGHT
+    nodes.disk.writer.drain()
+    nodes.disk.writer.slow = nodes.disk.full = False
+    assert nodes.refused == 1 + MAX_EVENTS + MAX_BROUGHT
+    nodes.plane.arrived("good", alerts(1))
+    for _ in range(2 * MAX_BROUGHT):
+        nodes.turn()
+    assert nodes.taken == {"good": MAX_EVENTS}
 
 
 @pytest.mark.parametrize("text", ["", "x" * 512])
