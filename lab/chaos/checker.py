@@ -26,6 +26,9 @@ MOVE_S: Final = 1.0
 LEASE_S: Final = 3.0
 STREAM: Final = "stream"
 ALERTED: Final = "on alerts"
+# Each of the watches asks the service so often, also while its client gets no rounds.
+ROUND_S: Final = 0.5
+WATCHES: Final = 3
 
 
 def broken(history: History) -> list[str]:
@@ -113,16 +116,18 @@ def _over_rate(asked: Asked) -> bool:
 def _empties(history: History, asked: Asked) -> bool:
     """Whether a bucket may have been empty: within some time before, more was taken than it holds
     and gains. A query takes one token at most, at any moment until its answer: at its master, and
-    at each seller, whose bucket is for the queries of all masters together."""
+    at each seller, whose bucket is for the queries of all masters together, and rounds of watches.
+    """
     agreed = history.agreed
     assert agreed is not None
+    gained_per_s = agreed.rate_per_s - WATCHES / ROUND_S
     ends = sorted(
         min(each.until_s, asked.at_s)
         for each in history.asked
         if not _over_rate(each) and each.at_s <= asked.until_s
     )
     return any(
-        len(ends) - n + 1 > agreed.burst + agreed.rate_per_s * (asked.at_s - since_s)
+        len(ends) - n + 1 > agreed.burst + gained_per_s * (asked.at_s - since_s)
         for n, since_s in enumerate(ends)
     )
 

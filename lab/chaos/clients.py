@@ -27,7 +27,7 @@ from agent.wire.push import Notified
 from agent.wire.topics import ListTopics, TopicStatus
 from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
-from lab.chaos.checker import ALERTED, STREAM, TRAVEL_S
+from lab.chaos.checker import ALERTED, ROUND_S, STREAM, TRAVEL_S
 from lab.chaos.history import Alert, Asked, Claim, CloneOutput, History, Output, RoundSeen
 
 # Longer than any run.
@@ -215,7 +215,7 @@ class Clients:
         def watch(client: Client) -> Rounds:
             return client.watch(
                 ["b1"],
-                interval_s=0.5,
+                interval_s=ROUND_S,
                 latency_ms=self._history.latency_ms,
                 form="aggregate",
                 service=self._reached.service,
