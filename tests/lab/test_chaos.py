@@ -105,7 +105,7 @@ def test_whoever_asked_beyond_the_agreed_rate_may_be_refused(refused):
 def test_rounds_of_watches_take_of_the_agreed_rate_too():
     """They leave 14 of these 20 in the second after 16 queries."""
     asked = [replace(QUERY, at_s=3.9, until_s=4.0)] * 16
-    history = replace(sound(), asked=[*asked, OVER_RATE], agreed=Agreed(20.0, 0.0, 2))
+    history = replace(sound(), asked=[*asked, OVER_RATE], agreed=Agreed(20.0, 0.0, 2, 100.0))
     assert broken(history) == []
 
 

@@ -93,8 +93,7 @@ class QueryScheduler:
     answers and records, and decides nothing; without one they take no time. `run` is a secret of
     this start, from which the task ids are made. `clients` are the rates of clients, without limits
     if there are none. For a while after `started_s` other masters that cannot be reached are tried
-    again. `budget` is for what all answers of the
-    process hold.
+    again. `budget` is for what all answers of the process hold.
     """
 
     def __init__(
