@@ -348,7 +348,7 @@ class EdgeNode:
             self._sensors,
             self._faults,
             self._raise,
-            store.raised,
+            store,
             self._time.monotonic(),
         )
 

@@ -133,8 +133,8 @@ class Router:
 
     __slots__ = (
         "_discarding", "_find", "_frame", "_header_bytes", "_intake", "_listener", "_parts",
-        "_recv", "_send", "_sender", "_small", "abort", "dropped", "on_gone", "refuse", "refused",
-        "socket", "unsent",
+        "_recv", "_send", "_sender", "_small", "abort", "dropped", "gone", "on_gone", "refuse",
+        "refused", "socket", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -161,6 +161,8 @@ class Router:
         self._small: SmallUnsent | None = None
         self._header_bytes = PLAIN_HEADER_BYTES if find is None else KEYED_HEADER_BYTES
         self.dropped = 0
+        # Of these, how many had a peer that was found to be disconnected.
+        self.gone = 0
         # Messages on connections whose key is no longer allowed, and the callback that informs
         # their senders.
         self.refused = 0
@@ -326,8 +328,10 @@ class Router:
             send(identity, SEND_FIRST)
         except zmq.ZMQError as error:
             self.dropped += 1
-            if error.errno == zmq.EHOSTUNREACH and self.on_gone is not None:
-                self.on_gone(bytes(identity))
+            if error.errno == zmq.EHOSTUNREACH:
+                self.gone += 1
+                if self.on_gone is not None:
+                    self.on_gone(bytes(identity))
             return True
         if type(identity) is DelimitedIdentity:
             send(b"", zmq.SNDMORE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,12 @@ name = "roof"
 driver = "synthetic"
 channels = { temperature = { name = "roof" }, humidity = { name = "damp" } }
 """
+OTHER = """
+[[master.other]]
+iad = "iad2"
+address = "tcp://127.0.0.1:5801"
+[[sensor]]
+"""
 HOT = """
 [[trigger]]
 name = "hot"
@@ -74,7 +80,7 @@ class Bench:
             sensors,
             [Faults(s.name, s.channels, self._raise) for s in sensors],
             self._raise,
-            self._stored,
+            self,
             float(now),
         )
         self.turn()
@@ -97,10 +103,19 @@ class Bench:
         )
         return True
 
-    def _stored(self) -> Any:
+    def raised(self) -> Any:
         if self.unread:
             raise HistoryError("no")
         return self.history.events.raised()
+
+    @property
+    def masters(self) -> frozenset[str]:
+        return self.history.events.masters
+
+    def keep_masters(self, masters: Iterable[str]) -> None:
+        if self.refuses:
+            raise HistoryError("no")
+        self.history.events.keep_masters(masters)
 
     def _moment(self) -> Moment:
         return Moment(1_000_000 + 1000 * self.now, 1000 * self.now, True)
@@ -252,6 +267,46 @@ def test_what_a_changed_configuration_leaves_is_cleared(path: Path) -> None:
         ("trigger_cleared", None, (), "it is not in the configuration any more"),
     ]
     assert bench.history.events.raised() == []
+
+
+def test_another_master_hears_of_what_is_raised(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(path)
+    bench.read(31.0)
+    monkeypatch.setitem(globals(), "CONFIG", CONFIG.replace("5701", "5801"))
+    bench = bench.again()
+    bench.read(31.0)
+    why = "the node has another master now"
+    assert [(kind, text) for _, kind, text in bench.told()][1:] == [
+        ("trigger_cleared", why),
+        ("trigger_raised", "temperature > 30: temperature 31 celsius"),
+    ]
+    # One of several, or one of whom only the name is the same, is no other.
+    iad = CONFIG.replace("5801", '5901"\niad = "iad1').replace("[[sensor]]", OTHER, 1)
+    monkeypatch.setitem(globals(), "CONFIG", iad)
+    bench = bench.again()
+    monkeypatch.setitem(globals(), "CONFIG", iad.replace("5901", "5902").replace("5801", "5802"))
+    bench = bench.again()
+    bench.read(31.0)
+    assert len(bench.told()) == 3
+
+
+def test_who_cannot_keep_its_masters_tells_nothing_yet(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(path)
+    bench.read(31.0)
+    bench.history.events.keep_masters(["tcp://127.0.0.1:5801"])
+    monkeypatch.setattr(Bench, "refuses", property(lambda _: True, lambda *_: None), raising=False)
+    bench = bench.again()
+    bench.read(27.0)
+    assert len(bench.told()) == 1
+    monkeypatch.undo()
+    bench.refuses = False
+    bench.turn()
+    bench.read(31.0)
+    assert [kind for _, kind, _ in bench.told()][1:] == ["trigger_cleared", "trigger_raised"]
 
 
 def test_a_change_that_cannot_be_stored_is_tried_again_and_counts_from_then(path: Path) -> None:

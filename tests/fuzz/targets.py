@@ -86,7 +86,7 @@ class Router:
 
     def __init__(self) -> None:
         self.unsent = Unsent()
-        self.dropped = 0
+        self.dropped = self.gone = 0
         self.refuse = self.on_gone = None
         self.socket = self
         self.empty = True

@@ -123,6 +123,19 @@ def test_a_peer_that_does_not_read_keeps_no_more_than_its_share(
         assert client.poll(0) == 0
 
 
+def test_a_reply_to_a_connection_that_is_gone_says_so(pair: tuple[Router, Any, bytes]) -> None:
+    bound, client, identity = pair
+    answer = Answer("q", "complete", 1.0, True, Coverage(0, 0))
+    plane = RequestPlane(Reactor(lambda: 0.0), bound, Query, lambda *_: answer)
+    here, gone = (
+        RequestOrigin(each, MESSAGEPACK, Sender("anyone", "")) for each in (identity, b"gone")
+    )
+    assert not plane.reply(here, answer)
+    assert plane.reply(gone, answer)
+    assert client.poll(30_000)
+    assert bound.gone == bound.dropped == 1
+
+
 def test_who_does_not_read_its_answers_is_told(pair: tuple[Router, Any, bytes]) -> None:
     bound, client, identity = pair
     bound.unsent = Unsent(most_a_peer=MAX_BYTES)

@@ -15,6 +15,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.pools import MAX_ROOTS, Pool
+from agent.scheduling.tasks.entry import RETURNS_S
 from agent.scheduling.tasks.planner import JOINING
 from agent.wire import messages as m
 from agent.wire.about import About, ChannelInfo, Raised, ServiceInfo
@@ -155,6 +156,17 @@ def test_raised_triggers_concern_their_areas_and_those_below():
     assert found["b1/f5/r9"].raised == (HOT, Raised("dry", 2_000, "humidity < 30"))
     master.raised.set("n3")
     assert abouts(ask(master))["b1/f5/r9"].raised == ()
+
+
+def test_of_a_node_that_is_gone_nothing_is_told_as_raised():
+    master = rig()
+    master.join("n3")
+    master.join("n1")
+    master.raised.set("n3", alert())
+    master.do(NodeLeft("link-n3", "boot-n3"), 0.0)
+    # It may only be restarted.
+    assert abouts(ask(master, now=RETURNS_S - 1.0))["b1/f5/r9"].raised == (HOT,)
+    assert abouts(ask(master, now=RETURNS_S))["b1/f5/r9"].raised == ()
 
 
 def test_what_is_known_is_looked_up_again_only_after_a_change(monkeypatch):

@@ -13,6 +13,7 @@ from agent.scheduling.watches.events import (
     AskInbox,
     AskRound,
     CancelArrived,
+    ClientGone,
     Cursor,
     ForgetWatch,
     InboxSaid,
@@ -156,6 +157,8 @@ class AlertsMachine(WatchClient):
             case SendWatch():
                 if instruction.peer == self.connection:
                     self.to_client.append(instruction.message)
+                else:
+                    self.do(ClientGone(KEY, instruction.peer))
             case SaveWatch():
                 self.unsaved["watch"] = saved = instruction.saved
                 if self.watch.lasting_s is not None:

@@ -6,6 +6,7 @@ import pytest
 from agent.scheduling.watches import register
 from agent.scheduling.watches.events import (
     CancelArrived,
+    ClientGone,
     Cursor,
     ForgetWatch,
     SavedWatch,
@@ -13,7 +14,9 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
 )
-from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, SETTLE_S
+from agent.scheduling.watches.register import LOOK_S
+from agent.scheduling.watches.rounds import MAX_AHEAD
+from agent.scheduling.watches.scheduler import EXPIRE_S, FOUND_S, LAG_S, SETTLE_S
 from agent.wire.principals import Sender
 from agent.wire.watches import Cancel, Watching
 from tests.scheduling.watch_rig import ALICE, BOB, T0, Rig, watch, windows
@@ -133,6 +136,61 @@ def test_a_watch_of_which_nothing_is_heard_ends():
     rig.until(100.0 + EXPIRE_S + 2.0)
     assert rig.scheduler.open_watches == 0
     assert rig.all[-1] == ForgetWatch(("alice", "w"))
+
+
+def test_of_a_silent_client_is_found_out_whether_it_is_there():
+    rig = Rig()
+    rig.watch(watch("event", trigger="hot"))
+    look_s = LOOK_S + 2.0
+    rig.until(look_s - 0.001)
+    assert len(rig.sent) == 1
+    rig.until(look_s)
+    assert rig.sent[1:] == [Watching("w", "open", 1)]
+    rig.until(2 * look_s)
+    assert len(rig.sent) == 3
+    # Who acknowledges is there.
+    rig.acknowledge(0)
+    rig.until(3 * look_s - 0.001)
+    assert len(rig.sent) == 3
+
+
+def test_nothing_is_asked_for_a_client_that_is_gone():
+    rig = Rig()
+    rig.watch(watch("event", trigger="hot"))
+    rig.until(1.0 + LAG_S)
+    rig.answer()
+    rig.do(ClientGone(("alice", "w"), "another link"))
+    rig.until(2.0 + LAG_S)
+    assert [a.query.id for a in rig.asked] == ["w.2"]
+    rig.do(ClientGone(("alice", "w"), "link"))
+    rig.answer()
+    for looks in range(1, 9):
+        rig.until(looks * (LOOK_S + 2.0) + FOUND_S / 2)
+        assert len(rig.sent) == 1 + looks
+        rig.do(ClientGone(("alice", "w"), "link"))
+    rig.until(8 * (LOOK_S + 2.0) + FOUND_S)
+    assert not rig.asked
+    # It is back, on a new connection: what it missed is asked now.
+    assert rig.watch(watch("event", trigger="hot", after=0), peer="new").state == "open"
+    assert [a.query.id for a in rig.asked] == [f"w.{n}" for n in range(3, 3 + MAX_AHEAD)]
+
+
+def test_a_socket_that_connects_again_gets_its_rounds():
+    rig = Rig()
+    rig.watch(watch())
+    rig.do(ClientGone(("alice", "w"), "link"))
+    rig.until(LOOK_S + 2.0)
+    assert not rig.asked
+    rig.until(LOOK_S + 2.0 + FOUND_S)
+    assert len(rig.asked) == MAX_AHEAD
+    rig.do(ClientGone(("alice", "w"), "link"))
+    for _ in range(MAX_AHEAD):
+        rig.answer()
+    assert not rig.asked
+    # It says itself that it is there.
+    rig.acknowledge(0)
+    rig.acknowledge(3)
+    assert [a.query.id for a in rig.asked] == ["w.9", "w.10", "w.11"]
 
 
 def test_a_cancelled_watch_is_gone_and_late_answers_are_nobodys():

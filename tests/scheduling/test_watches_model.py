@@ -8,6 +8,7 @@ from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskRound,
     CancelArrived,
+    ClientGone,
     Cursor,
     ForgetWatch,
     RoundAnswered,
@@ -85,6 +86,9 @@ class WatchMachine(WatchClient):
                 case SendWatch():
                     if instruction.peer == self.connection:
                         self.to_client.append(instruction.message)
+                    else:
+                        key = ("alice" if self.keyed else "", "w")
+                        self.do(ClientGone(key, instruction.peer))
                 case SaveWatch():
                     self.disk[instruction.key] = instruction.saved
                 case SaveCursor():

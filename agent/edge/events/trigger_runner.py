@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from agent.edge.events.faults import Faults, Happening
 from agent.edge.events.trigger_config import read_triggers
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 RETRY_S: Final = 10.0  # after an event could not be stored
 
 Raise = Callable[[Happening], bool]
+
+
+class Stored(Protocol):
+    """What is known from before the start; each raises HistoryError if the file cannot be used."""
+
+    def raised(self) -> Iterable[Raised]:
+        """The triggers that are raised."""
+
+    @property
+    def masters(self) -> frozenset[str]:
+        """The masters for which triggers were followed last; none: it is not known."""
+
+    def keep_masters(self, masters: Iterable[str]) -> None:
+        """From now on triggers are followed for these."""
 
 
 class SensorAlerts:
@@ -87,7 +101,7 @@ class SensorAlerts:
 
 class Alerts:
     """All triggers of a node. `raised` stores an event and returns whether it succeeded; `stored`
-    returns the triggers raised before the start, or raises HistoryError if it cannot read them."""
+    has the triggers raised before the start."""
 
     def __init__(
         self,
@@ -95,7 +109,7 @@ class Alerts:
         sensors: Sequence[Sensor],
         faults: Sequence[Faults],
         raised: Raise,
-        stored: Callable[[], Iterable[Raised]],
+        stored: Stored,
         now: float,
     ) -> None:
         """ConfigError as by `read_triggers`."""
@@ -104,6 +118,9 @@ class Alerts:
         self._units = {c.name: c.unit for sensor in sensors for c in sensor.channels}
         self._raise = raised
         self._stored = stored
+        own = settings.master
+        masters = [own.iad, own.address, *[n for m in own.other for n in (m.iad, m.address)]]
+        self._masters = frozenset(masters) - {""}
         self._restored = False
         self.counts = dict.fromkeys(self._settings, 0)  # raised since the start
         self._names: list[tuple[SensorAlerts, set[str]]] = []
@@ -133,15 +150,24 @@ class Alerts:
 
     def _restore(self, moment: Moment) -> None:
         try:
-            found = self._stored()
+            found = self._stored.raised()
+            before = self._stored.masters
         except HistoryError:
             return  # then no event can be stored either
+        moved = bool(before) and before.isdisjoint(self._masters)
         known = set()
         for each in found:
-            if (why := self._outdated(each)) is None:
+            # The other master knows nothing of it: it is raised anew if it holds.
+            why = "the node has another master now" if moved else self._outdated(each)
+            if why is None:
                 known.add(each.trigger)
             elif not self._raise(_ended(each, moment, why)):
                 return
+        try:
+            if before != self._masters:
+                self._stored.keep_masters(self._masters)
+        except HistoryError:
+            return
         for alerts, names in self._names:
             alerts.restore(names & known)
         self._restored = True

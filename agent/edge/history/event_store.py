@@ -65,6 +65,10 @@ def _salvage(db: sqlite3.Connection, aside: str, table: str, columns: str) -> bo
     return found
 
 
+# The masters for which triggers are followed, in the table `meta`.
+MASTERS: Final = "trigger_masters"
+
+
 class Raised(NamedTuple):
     """A trigger that is raised: its name, its definition when it was raised, and the event's
     details."""
@@ -218,6 +222,22 @@ class EventStore:
                 return [Raised(row[0], row[1], row[2], row[3], _areas(row[4])) for row in rows]
             except sqlite3.Error as error:
                 raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    @property
+    def masters(self) -> frozenset[str]:
+        """The masters for which triggers were followed last; none: it is not known."""
+        with self._writer:
+            try:
+                found = self._database().execute("SELECT value FROM meta WHERE key = ?", (MASTERS,))
+                return frozenset(name for (kept,) in found for name in str(kept).split())
+            except sqlite3.Error as error:
+                raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    def keep_masters(self, masters: Iterable[str]) -> None:
+        """From now on triggers are followed for these masters."""
+        row = MASTERS, " ".join(sorted(masters))
+        with self._writer:
+            self._change(lambda db: db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
 
     def waiting(self, after: int, most: int) -> list[NodeEvent]:
         """The first `most` events with a sequence above `after`, ascending."""

@@ -25,6 +25,7 @@ from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskRound,
     CancelArrived,
+    ClientGone,
     ClockSet,
     Cursor,
     ForgetWatch,
@@ -201,7 +202,8 @@ class WatchPlane:
 
     def _reply(self, key: WatchKey, peer: RequestOrigin, message: WatchReply) -> None:
         self._unheard.discard(key)
-        self._public.reply(peer, message)
+        if self._public.reply(peer, message):
+            self._handle(ClientGone(key, peer))
 
     def _refuse_unheard(self) -> None:
         unheard, self._unheard = self._unheard, set()

@@ -76,14 +76,16 @@ class RequestPlane:
         `Reactor.listen`."""
         self._handlers[kind] = handler if brief else self._reactor.changing(handler)
 
-    def reply(self, origin: RequestOrigin, message: Message) -> None:
-        """Send `message` back."""
+    def reply(self, origin: RequestOrigin, message: Message) -> bool:
+        """Send `message` back. True: it was dropped, as the connection was found to be gone."""
         payer = payer_of(origin.sender)
         if self.writer is not None and self.writer.takes(
             origin.identity, origin.codec, message, payer
         ):
-            return
+            return False
+        gone = self._router.gone
         self.send(origin.identity, origin.codec, message, encode(message, origin.codec), payer)
+        return self._router.gone > gone
 
     def send(
         self,

@@ -56,6 +56,7 @@ class _Known(NamedTuple):
     channels: tuple[ChannelInfo, ...]
     raised: tuple[Raised, ...]
     nodes: list[Node]
+    alerts: list[tuple[NodeAlert, ...]]  # of each node
 
 
 class Catalog:
@@ -147,6 +148,7 @@ class Catalog:
                 _channels([node.hello for node in there], capability),
                 _raised(area, [alert for node in there for alert in alerts[node.name]]),
                 there,
+                [alerts[node.name] for node in there],
             )
             for area, there in nodes.items()
         ]
@@ -167,7 +169,12 @@ def _told(known: _Known, now: float) -> AreaResult:
     heard_s = max([node.seen_s for node in known.nodes])
     down = not any(node.state == "live" for node in known.nodes)
     heard_ms = min(max(0, round((now - heard_s) * 1e3)), MAX_MS)
-    about = About(known.channels, known.raised, heard_ms, down)
+    raised = known.raised
+    if raised and any(node.is_gone(now) for node in known.nodes):
+        # What ended since then was not told here, if another master has the node.
+        pairs = zip(known.nodes, known.alerts, strict=True)
+        raised = _raised(known.area, [a for node, of in pairs if not node.is_gone(now) for a in of])
+    about = About(known.channels, raised, heard_ms, down)
     return AreaResult(known.area, about=about, name=known.name)
 
 

@@ -30,6 +30,8 @@ from agent.wire.operator import NodeStatus
 # A regression follows its farthest samples: one query for all years would hide, for tens of
 # thousands of samples, the cost of minutes and hours. Longer windows count as a day.
 MAX_SIZE_S: Final = 86_400.0
+# A node that said goodbye may only be restarted. For so long nobody else hands it over to here.
+RETURNS_S: Final = 3_600.0
 
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
@@ -194,6 +196,11 @@ class Node(StateMachine):
         self.quiet_until_s = -math.inf
         # When the operator was told that it cannot go to its home.
         self.home_told_s = -math.inf
+
+    def is_gone(self, now: float) -> bool:
+        """Whether it said goodbye so long ago that it is not only restarted: it may belong to
+        another master now."""
+        return self.state == "left" and now >= self.seen_s + RETURNS_S
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"

@@ -60,8 +60,6 @@ from agent.wire.node_messages import Hello, HelloWanted
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 
-# A node that said goodbye may only be restarted. For so long nobody else hands it over to here.
-RETURNS_S: Final = 3_600.0
 NO_NAMES: Final[Mapping[str, str]] = {}
 
 
@@ -217,7 +215,7 @@ class TaskScheduler:
         node = self._nodes.named(name)
         if node is None:
             return self._known.expects(name)
-        return not node.hello.followed and (node.state != "left" or now < node.seen_s + RETURNS_S)
+        return not node.hello.followed and not node.is_gone(now)
 
     def joined_s(self, name: str) -> float:
         """When the node of that name said hello last."""

@@ -43,6 +43,13 @@ class CancelArrived(_Struct, frozen=True):
     message: Cancel
 
 
+class ClientGone(_Struct, frozen=True):
+    """A message of this watch was dropped, as that connection of its client was found closed."""
+
+    key: WatchKey
+    peer: Peer
+
+
 class WatchNotKept(_Struct, frozen=True):
     """The disk did not take this new watch, of which its client has heard nothing."""
 
@@ -79,6 +86,7 @@ WatchSchedulerEvent = (
     WatchArrived
     | AcknowledgeArrived
     | CancelArrived
+    | ClientGone
     | WatchNotKept
     | RoundAnswered
     | RoundsDue

@@ -270,6 +270,9 @@ def payer_of(sender: Sender) -> str:
 
 # A larger step back means that the clock was set; a smaller one delays timers by no more than that.
 SET_BACK_S: Final = 1.0
+# A client of which nothing was heard for this long and two intervals is sent a message, which finds
+# out whether its connection is closed. One whose trigger does not hold gets no other.
+LOOK_S: Final = 60.0
 
 
 class WatchTimers:
@@ -311,11 +314,12 @@ class WatchTimers:
         watches are examined anew. O(watches · log watches)."""
         for entry in watches:
             entry.seen_s += by_s
+            entry.looked_s += by_s
             self.set_at(now, entry)
 
     def set(self, entry: WatchEntry) -> None:
         """Set its timer to its next due time."""
-        due_s = self.expires_s(entry)
+        due_s = min(self.expires_s(entry), self.looks_s(entry))
         if (number := entry.next_to_ask()) is not None:
             due_s = min(due_s, self.asks_s(entry, number))
         if (alerts := entry.alerts) is not None:
@@ -339,6 +343,12 @@ class WatchTimers:
         if entry.alerts is not None:
             return entry.held_until_s
         return max(entry.end_ms(number) / 1e3 + self._lag_s, entry.held_until_s)
+
+    def looks_s(self, entry: WatchEntry) -> float:
+        """When it is looked whether its client, of which nothing was heard, is there."""
+        if entry.state != "attached" or (entry.alerts is not None and entry.alerts.is_new):
+            return math.inf
+        return max(entry.seen_s, entry.looked_s) + LOOK_S + 2 * entry.watch.interval_s
 
     def expires_s(self, entry: WatchEntry) -> float:
         """When it expires if its client stays silent."""

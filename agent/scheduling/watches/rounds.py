@@ -68,9 +68,10 @@ class WatchEntry(StateMachine):
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
-        "_total", "acknowledged", "alerts", "back_s", "held_until_s", "key", "owner", "passed_ms",
-        "payer", "peer", "reached_ms", "refusals", "rounds", "saved", "seen_s", "sender", "sent",
-        "settled", "start_ms", "timer", "trigger", "trouble", "warned", "watch",
+        "_total", "acknowledged", "alerts", "away", "back_s", "held_until_s", "key", "looked_s",
+        "owner", "passed_ms", "payer", "peer", "reached_ms", "refusals", "rounds", "saved",
+        "seen_s", "sender", "sent", "settled", "start_ms", "timer", "trigger", "trouble", "warned",
+        "watch",
     )  # fmt: skip
 
     TRANSITIONS = WATCH_TRANSITIONS
@@ -108,6 +109,10 @@ class WatchEntry(StateMachine):
         # Every round up to this one was sent, or was skipped as not worth sending.
         self.sent = 0
         self.seen_s = now
+        # When it was last looked whether its client is there; whether that was found to be gone:
+        # then no round is asked.
+        self.looked_s = now
+        self.away = False
         # Temporarily refused: no query before this time.
         self.held_until_s = -math.inf
         self.refusals = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
@@ -259,7 +264,7 @@ class WatchEntry(StateMachine):
     def next_to_ask(self) -> int | None:
         """The first round that is to be asked, now or when it is due; None: wait for something
         else. O(`MAX_AHEAD`)."""
-        if self.state != "attached":
+        if self.state != "attached" or self.away:
             return None
         if self.refusals.failures and any(r.state == "asked" for r in self.rounds.values()):
             return None  # one finds out whether the others have a chance

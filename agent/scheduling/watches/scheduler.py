@@ -17,6 +17,7 @@ from agent.scheduling.watches.events import (
     AskInbox,
     AskRound,
     CancelArrived,
+    ClientGone,
     ClockSet,
     Cursor,
     ForgetWatch,
@@ -69,6 +70,8 @@ EXPIRE_S = 3_600.0
 NOT_NOW = ("over_rate", "overloaded")  # asked again, it may be answered
 # Asked again, it would be refused again.
 FOR_GOOD = ("unknown_service", "not_authorised", "malformed")
+# Time in which a message to a client that was gone is found to be dropped again.
+FOUND_S = 1.0
 # A master that starts before its clock was set back may see clients that are ahead of it.
 CLOCK_STEP_S = 60.0
 
@@ -165,6 +168,8 @@ class WatchScheduler:
                 return self._acknowledged(event, now)
             case CancelArrived():
                 return self._cancelled(event)
+            case ClientGone():
+                return self._gone(event)
             case WatchNotKept():
                 return self._not_kept(event)
             case RoundAnswered():
@@ -264,14 +269,15 @@ class WatchScheduler:
         entry = self._watches.find(key_of(event.sender, event.message.id))
         if entry is None or entry.state == "detached":
             return []
-        entry.seen_s = now
+        was_away = entry.away
+        entry.seen_s, entry.away = now, False
         entry.sender = event.sender
         if entry.alerts is not None and entry.state == "finished":
             # A client that acknowledges the last round may not know that it is the last.
             return self._forget(entry) if event.message.round == entry.settled + 1 else []
         number = min(event.message.round, entry.sent)
         if number <= entry.acknowledged:
-            return []
+            return self._go_on(entry, now) if was_away and entry.state == "attached" else []
         entry.acknowledged = number
         entry.settle(number)
         return [SaveCursor(entry.key, entry.cursor), *self._go_on(entry, now)]
@@ -293,6 +299,13 @@ class WatchScheduler:
         entry.become("refused")
         reply = Watching(entry.watch.id, "refused", message=event.why)
         return [*self._forget(entry), SendWatch(entry.peer, reply)]
+
+    def _gone(self, event: ClientGone) -> list[WatchInstruction]:
+        entry = self._watches.find(event.key)
+        if entry is not None and entry.state == "attached" and entry.peer == event.peer:
+            entry.away = True
+            self._timers.set(entry)
+        return []
 
     # --- rounds --------------------------------------------------------------------------------
 
@@ -412,18 +425,30 @@ class WatchScheduler:
         if now >= self._timers.expires_s(entry):
             entry.become("expired")
             return self._forget(entry)
+        told = self._look(entry, now)
         if entry.alerts is not None:
             attached = entry.state == "attached"
-            return self._go_on(entry, now) if attached else self._alerts_due(entry, now)
+            return told + (self._go_on(entry, now) if attached else self._alerts_due(entry, now))
         instructions = self._ask(entry, now)
         self._timers.set(entry)
-        return instructions
+        return told + instructions
+
+    def _look(self, entry: WatchEntry, now: float) -> list[WatchInstruction]:
+        """Find out whether a silent client is there, also one that was found to be gone: its socket
+        may have connected again under the same identity."""
+        if now < self._timers.looks_s(entry):
+            return []
+        entry.looked_s = now
+        if entry.away:
+            entry.away = False
+            entry.held_until_s = max(entry.held_until_s, now + FOUND_S)
+        return [self._say_open(entry, entry.word)]
 
     # --- begin and end -------------------------------------------------------------------------
 
     def _attach(self, entry: WatchEntry, event: WatchArrived) -> None:
         entry.become("attached")
-        entry.peer, entry.sender = event.peer, event.sender
+        entry.peer, entry.sender, entry.away = event.peer, event.sender, False
         self._watches.give(entry, event.sender)
 
     def _finish(self, entry: WatchEntry) -> list[WatchInstruction]:

@@ -26,6 +26,7 @@ class Router:
     """What came waits in it, the oldest first."""
 
     socket = -1
+    gone = 0
 
     def __init__(self, sender):
         self.coming = []

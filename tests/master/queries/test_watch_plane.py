@@ -53,7 +53,7 @@ class Rig:
         self.handlers = {}
         public = SimpleNamespace(
             takes=self.handlers.__setitem__,
-            reply=lambda _, message: self.replies.append(message),
+            reply=self.reply,
             rates=ClientRates(),
         )
         queries = SimpleNamespace(capability=lambda _service: "", handle=self.query)
@@ -70,6 +70,12 @@ class Rig:
         self.disk._file.close()
         os.close(self.disk._holder)
         self.start()
+
+    gone = False
+
+    def reply(self, _, message):
+        self.replies.append(message)
+        return self.gone
 
     def submit(self, job, then):
         def counted():
@@ -169,6 +175,20 @@ def test_the_wall_clock_is_looked_at_though_nothing_is_due_for_long(rig, monkeyp
     assert rig.plane.next_due == LOOK_S
     rig.now = LOOK_S / 2
     assert rig.plane.next_due == LOOK_S
+
+
+def test_a_client_whose_connection_is_gone_costs_no_more_queries(rig):
+    rig.take(replace(PERIODIC, interval_s=1.0))
+    rig.drain()
+    rig.let_pass(5.0)
+    assert rig.queries
+    rig.gone = True
+    rig.answer_all()
+    rig.let_pass(600.0)
+    assert not rig.queries
+    rig.gone = False
+    rig.take(replace(PERIODIC, interval_s=1.0, after=0))
+    assert rig.queries
 
 
 def test_no_client_hears_of_a_watch_before_it_is_on_disk(rig):

@@ -24,6 +24,7 @@ class Router:
     """Frames that came, and replies."""
 
     socket = None
+    gone = 0
 
     def __init__(self):
         self.coming, self.replies = [], []
