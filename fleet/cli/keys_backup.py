@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 
@@ -21,8 +23,10 @@ MAX_PASSPHRASE = 65_536
 
 def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
     """Write a backup; the exit status."""
+    store = Store(folder)
+    files.require_possible(store, file)  # before anybody types a passphrase in vain
     passphrase = _passphrase(passphrase_file, twice=True)
-    count = files.backup(Store(folder), file, passphrase)
+    count = files.backup(store, file, passphrase)
     sys.stdout.write(f"{file}: {count} files of keys; without the passphrase they are lost\n")
     return exits.DONE
 
@@ -30,6 +34,8 @@ def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
 def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace: bool) -> int:
     """Restore a backup; the exit status."""
     fleet = load(folder)  # before anything changes
+    if not file.exists():  # before anybody types a passphrase in vain
+        raise KeyStoreError(f"{file}: {os.strerror(errno.ENOENT)}")
     passphrase = _passphrase(passphrase_file, twice=False)
     count = files.restore(folder, file, passphrase, replace=replace, say=output.say)
     store = Store(folder)

@@ -69,15 +69,24 @@ class Content(msgspec.Struct, frozen=True):
     files: dict[str, bytes]
 
 
-def backup(store: Store, file: Path, passphrase: str) -> int:
-    """Write the store to a new file; returns the number of key files in it. KeyStoreError."""
+def require_possible(store: Store, file: Path) -> None:
+    """KeyStoreError if there is nothing to write, or no place for it; changes nothing."""
     if file.exists():
         raise KeyStoreError(f"{file} is there already; name another file")
+    if not file.parent.is_dir():
+        raise KeyStoreError(f"there is no folder {file.parent}; make it, or name another file")
+    keys = store.folder.keys
+    # Looked at without the lock of the store, for which its folder would be made.
+    if not keys.exists() or not _read(keys):
+        raise KeyStoreError(f"there are no keys in {keys}; fleet keys init makes them")
+
+
+def backup(store: Store, file: Path, passphrase: str) -> int:
+    """Write the store to a new file; returns the number of key files in it. KeyStoreError."""
+    require_possible(store, file)
     require_long(passphrase)
     with store.writing():
         files = _read(store.folder.keys)
-    if not files:
-        raise KeyStoreError(f"there are no keys in {store.folder.keys}; fleet keys init makes them")
     write_file(file, seal(msgspec.msgpack.encode(Content(files)), passphrase))
     return len(files)
 

@@ -225,7 +225,8 @@ def _jump_host(login: Login, known_hosts: Path) -> Iterator[Connection]:
     try:
         connection = jump.take(lambda: connect(way, known_hosts))
     except HostError as error:
-        raise HostError(error.kind, f"on the way to {login.known_as}: {error}") from error
+        line = f"on the way to {login.known_as}: {error}"
+        raise HostError(error.kind, line, remedy=error.remedy) from error
     try:
         yield connection
     finally:
@@ -245,6 +246,9 @@ def connect(login: Login, known_hosts: Path) -> Connection:
 
 def _connect(login: Login, known_hosts: Path, jump: Connection | None) -> _Connection:
     pins = pinned_keys(known_hosts, login.known_as)
+    if not pins and not known_hosts.exists():  # the same line for all hosts
+        how = "`fleet keys init` makes it, and every key that is missing"
+        raise HostError("key_unknown", f"there is no file {known_hosts}", remedy=how)
     if not pins:
         raise HostError("key_unknown", f"no key of {login.known_as} in {known_hosts}")
     try:

@@ -29,12 +29,8 @@ REMEDIES: Final[dict[Kind, str]] = {
 class HostError(Exception):
     """A failure of one host; `str()` is one line, `remedy` says what to do about it, if known."""
 
-    def __init__(self, kind: Kind, text: str, /, **details: object) -> None:
+    def __init__(self, kind: Kind, text: str, /, *, remedy: str = "", **details: object) -> None:
         super().__init__(" ".join(text.split()))
         self.kind = kind
+        self.remedy = remedy or REMEDIES[kind]  # empty if there is none
         self.details = details  # what a program there said beside
-
-    @property
-    def remedy(self) -> str:
-        """The usual remedy; empty if there is none."""
-        return REMEDIES[self.kind]

@@ -112,6 +112,10 @@ def test_what_expires_soon_is_told(fleet):
         (["export", "ada", "fleet.toml"], "cannot make the folder fleet.toml: File exists"),
         (["backup", "b", "--passphrase-file", "none"], "none: No such file"),
         (["restore", "none", "--passphrase-file", "passphrase"], "none: No such file"),
+        # Without asking for a passphrase, which here would be another line.
+        (["restore", "none"], "none: No such file"),
+        (["backup", "fleet.toml"], "fleet.toml is there already; name another file"),
+        (["backup", "none/b"], "there is no folder none; make it, or name another file"),
     ],
 )
 def test_wrong_usage_is_one_line(fleet, arguments, line):
@@ -120,6 +124,13 @@ def test_wrong_usage_is_one_line(fleet, arguments, line):
     assert (status, out) == (exits.USAGE, "")
     assert line in said
     assert said.count("\n") == 1
+
+
+def test_a_backup_without_keys_makes_no_folder_and_asks_nothing(fleet):
+    status, out, said = fleet("backup", "b")
+    assert (status, out) == (exits.USAGE, "")
+    assert "fleet keys init makes them" in said
+    assert not fleet.root.joinpath("keys").exists()
 
 
 def test_hosts_that_are_not_there_hold_a_rotation_up(fleet, monkeypatch):

@@ -200,6 +200,14 @@ def test_a_jump_host_that_was_lost_is_opened_anew(site: Site) -> None:
     assert len(site.gate._transports) == 2
 
 
+def test_before_any_key_is_made_all_hosts_get_the_same_line_and_its_remedy(site: Site) -> None:
+    site.known_hosts.unlink()
+    error = refused(site)
+    assert error.kind == "key_unknown"
+    assert str(error).endswith(f"there is no file {site.known_hosts}")
+    assert error.remedy == "`fleet keys init` makes it, and every key that is missing"
+
+
 def test_the_host_key_of_a_jump_host_is_pinned_too(site: Site, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other")
     name = f"[127.0.0.1]:{site.gate.port}"
