@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,6 +18,8 @@ INDENT: Final = 2
 LEAST_ROOM: Final = 20
 # A blank at which lines are not broken; printed as an ordinary blank.
 NO_BREAK: Final = "\u00a0"
+# Text from elsewhere may have a backtick of its own: prose up to the next one is longer.
+COMMAND: Final = re.compile(r"`[^`\n]{1,160}`")
 
 
 def whole(words: str) -> str:
@@ -41,8 +44,9 @@ def harmless(text: str | Text) -> Text:
 
 def folded(text: Text, width: int) -> Iterator[Text]:
     """`text`, made `harmless`, in lines of at most `width` columns; continuation lines are
-    indented. A longer word, such as a path, stays whole, so that it can be copied."""
-    for each in text.split(allow_blank=True):
+    indented. A longer word, such as a path, stays whole, so that it can be copied, and so does a
+    command between backticks."""
+    for each in _with_whole_commands(text).split(allow_blank=True):
         indent = len(each.plain) - len(each.plain.lstrip(" ")) + INDENT
         if width - indent < LEAST_ROOM:
             indent = INDENT
@@ -58,6 +62,12 @@ def folded(text: Text, width: int) -> Iterator[Text]:
             left = indent
         rest.rstrip()
         yield harmless(spaced(Text(" " * left).append_text(rest)))
+
+
+def _with_whole_commands(text: Text) -> Text:
+    found = text.copy()
+    found.plain = COMMAND.sub(lambda command: whole(command[0]), text.plain)
+    return found
 
 
 def _cut(line: str, room: int) -> int | None:

@@ -48,6 +48,19 @@ def test_an_option_keeps_its_value_beside_it():
         assert shown(to) == [" ".join(" ".join(lines).split())]
 
 
+def test_a_command_between_backticks_stays_whole():
+    command = "`fleet deploy --limit iad4/master,iad4/n1`"
+    lines = [each.plain for each in folded(Text(f"3 hosts have none: {command} sends it"), 44)]
+    assert lines == ["3 hosts have none:", f"  {command}", "  sends it"]
+    wide = [each.plain for each in folded(Text(f"first {command} and then"), 34)]
+    assert wide == ["first", f"  {command}", "  and then"]
+
+
+def test_a_lone_backtick_folds_no_prose_away():
+    text = "a`b " + "abc " * 60 + "`fleet up`"
+    assert max(len(each.plain) for each in folded(Text(text), WIDTH)) <= WIDTH
+
+
 def test_a_path_stays_whole():
     path = "/a" * 60
     lines = [each.plain for each in folded(Text(f"wrote {path} and more"), WIDTH)]
