@@ -32,6 +32,11 @@ def up(count: int, bridge: str, network: str, folder: Path) -> None:
     bed.write_folder()
     store = Store(Folder(folder))
     store.ensure(bed.inventory())
+    click.echo(
+        f"a Debian root file system is made, which takes minutes the first time; {count} hosts "
+        "then boot from it",
+        err=True,
+    )
     bed.up(store)
     for host in bed.hosts.values():
         click.echo(f"{host.full_name}\t{host.address}")
