@@ -172,13 +172,18 @@ def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
     closed(world)
 
 
-def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):
-    site = world[1]
-    site.create("comfort")
+@pytest.fixture
+def site(world):
+    """One whose topic is told to be elsewhere."""
+    made = world[1]
+    made.create("comfort")
     world.run(1.0)
-    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
-    site.moves.clear()
+    assert made.ask(PinUnit("p", COMFORT, "iad2")).ok
+    made.moves.clear()
+    return made
 
+
+def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, site, monkeypatch):
     def contradicted(*_):
         raise PlacementError("client node/n1 cannot reach iad2")
 
@@ -191,12 +196,7 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypa
     assert [each for each in site.said if "node/n1" in each] == [line]
 
 
-def test_what_ever_changes_of_that_is_said_at_a_limited_rate(world, monkeypatch):
-    site = world[1]
-    site.create("comfort")
-    world.run(1.0)
-    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
-    site.moves.clear()
+def test_what_ever_changes_of_that_is_said_at_a_limited_rate(world, site, monkeypatch):
     view, asked = site.plane.view, itertools.count()
 
     def contradicted(*given):
