@@ -391,13 +391,21 @@ def test_memory_that_python_keeps_for_small_objects_is_given_back_too(parts, mon
     wait_until(lambda: parts.used == 50 * MIB)
 
 
-def test_in_a_flood_freed_memory_is_returned_at_once_and_afterwards_kept_for_reuse(
-    parts, monkeypatch
-):
-    floods, trims = [], []
+@pytest.fixture
+def floods(parts, monkeypatch):
+    """Each change of what blocks are returned at once, in order; without effect."""
+    found = []
     monkeypatch.setattr(
-        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
+        "agent.net.intake.return_freed", lambda _libc, *, flood: found.append(flood)
     )
+    monkeypatch.setattr("agent.net.intake.trim", lambda _libc: None)
+    return found
+
+
+def test_in_a_flood_freed_memory_is_returned_at_once_and_afterwards_kept_for_reuse(
+    parts, floods, monkeypatch
+):
+    trims = []
     monkeypatch.setattr("agent.net.intake.trim", trims.append)
     parts.held = FLOOD_BYTES + 1
     wait_until(lambda: floods == [True])
@@ -407,12 +415,7 @@ def test_in_a_flood_freed_memory_is_returned_at_once_and_afterwards_kept_for_reu
     assert floods == [True, False]
 
 
-def test_a_flood_goes_on_after_a_look_at_all_that_came_in_between(parts, monkeypatch):
-    floods = []
-    monkeypatch.setattr(
-        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
-    )
-    monkeypatch.setattr("agent.net.intake.trim", lambda _libc: None)
+def test_a_flood_goes_on_after_a_look_at_all_that_came_in_between(parts, floods):
     parts.held = FLOOD_BYTES + 1
     for _ in range(5):
         began = len(parts.checks)
@@ -421,12 +424,7 @@ def test_a_flood_goes_on_after_a_look_at_all_that_came_in_between(parts, monkeyp
     assert floods == [True]
 
 
-def test_a_socket_that_is_closed_in_a_flood_ends_it(parts, monkeypatch):
-    floods = []
-    monkeypatch.setattr(
-        "agent.net.intake.return_freed", lambda _libc, *, flood: floods.append(flood)
-    )
-    monkeypatch.setattr("agent.net.intake.trim", lambda _libc: None)
+def test_a_socket_that_is_closed_in_a_flood_ends_it(parts, floods):
     parts.held = FLOOD_BYTES + 1
     wait_until(lambda: floods)
     parts.close()
