@@ -29,6 +29,8 @@ LAST: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'e
 MAX_KNOWN: Final = 1 << 52
 COUNTS: Final = "SELECT count(*), min(sequence) FROM events"
 RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
+# The masters for which triggers are followed, in the table `meta`.
+MASTERS: Final = "trigger_masters"
 
 
 def salvage_events(db: sqlite3.Connection, aside: str) -> None:
@@ -63,10 +65,6 @@ def _salvage(db: sqlite3.Connection, aside: str, table: str, columns: str) -> bo
     except sqlite.DAMAGE:
         pass
     return found
-
-
-# The masters for which triggers are followed, in the table `meta`.
-MASTERS: Final = "trigger_masters"
 
 
 class Raised(NamedTuple):
