@@ -212,24 +212,23 @@ class EventStore:
             f"it ends at {before}; {self.count} that wait have new numbers, and may come twice"
         )
 
-    def raised(self) -> list[Raised]:
-        """The triggers that are raised."""
+    def _rows(self, query: str, *given: str) -> list[tuple[Any, ...]]:
         with self._writer:
             try:
-                rows = self._database().execute(f"SELECT {RAISED_COLUMNS} FROM raised")  # noqa: S608 - a constant
-                return [Raised(row[0], row[1], row[2], row[3], _areas(row[4])) for row in rows]
+                return self._database().execute(query, given).fetchall()
             except sqlite3.Error as error:
                 raise HistoryError(f"history {self._path}: events: {error}") from None
+
+    def raised(self) -> list[Raised]:
+        """The triggers that are raised."""
+        rows = self._rows(f"SELECT {RAISED_COLUMNS} FROM raised")  # noqa: S608 - a constant
+        return [Raised(row[0], row[1], row[2], row[3], _areas(row[4])) for row in rows]
 
     @property
     def masters(self) -> frozenset[str]:
         """The masters for which triggers were followed last; none: it is not known."""
-        with self._writer:
-            try:
-                found = self._database().execute("SELECT value FROM meta WHERE key = ?", (MASTERS,))
-                return frozenset(name for (kept,) in found for name in str(kept).split())
-            except sqlite3.Error as error:
-                raise HistoryError(f"history {self._path}: events: {error}") from None
+        found = self._rows("SELECT value FROM meta WHERE key = ?", MASTERS)
+        return frozenset(name for (kept,) in found for name in str(kept).split())
 
     def keep_masters(self, masters: Iterable[str]) -> None:
         """From now on triggers are followed for these masters."""
