@@ -9,6 +9,10 @@ A real attacker sits on another machine, where its own work costs the master not
 compete for the master's processors as an equal. So it runs as SCHED_IDLE, on time that the others
 leave; `sent_mb_s` tells what it sent, and `percent` the processor share of each process. `as_equal`
 is the same attack in the ordinary class afterwards: the difference is the attacker's.
+
+`on_another_ms` is the honest client's p99 while the same attack is on another master of this
+machine, in turn with the others. That master keeps its threads busy and no client waits for its
+loop: what a master of one's own leaves of an attack, and a floor for what one loop can reach here.
 """
 
 from __future__ import annotations
@@ -286,17 +290,25 @@ class _Attacks:
         return {"sent_mb_s": round(self._sent / self._took_s / 1e6, 1), "percent": percent}
 
 
-def measure(name: str) -> Result:
-    """Measure one attack."""
-    module = (sys.executable, "-m")
+@contextlib.contextmanager
+def _serving() -> Iterator[tuple[str, tuple[int, int]]]:
+    """A master with its nodes: its public address, and the ids of the two processes."""
     with tempfile.TemporaryDirectory() as folder:
         nodes, public = free_address(), free_address()
+        command = (sys.executable, "-m", "bench.hostile_nodes", nodes, str(NODES))
         with (
             master(Path(folder), nodes, public, rate_per_s=RATE_PER_S) as pid,
-            process(*module, "bench.hostile_nodes", nodes, str(NODES)) as fleet,
-            Client(public) as client,
+            process(*command) as fleet,
         ):
             ready(fleet)
+            yield public, (pid, fleet.pid)
+
+
+def measure(name: str) -> Result:
+    """Measure one attack."""
+    with _serving() as (public, pids), _serving() as (other, other_pids):
+        pid = pids[0]
+        with Client(public) as client:
             _asked_s(client, WARM_UP)
             resident = rss(pid)
             peak, done = [resident], threading.Event()
@@ -307,14 +319,14 @@ def measure(name: str) -> Result:
 
             watching = threading.Thread(target=watch_memory)
             watching.start()
-            apart, equal = (
-                _Attacks(name, public, (pid, fleet.pid), how) for how in ("apart", "equal")
-            )
+            apart, equal = (_Attacks(name, public, pids, how) for how in ("apart", "equal"))
+            on_another = _Attacks(name, other, other_pids, "apart")
             quiet: list[float] = []
             try:
                 for _ in range(ROUNDS):
                     quiet += _asked_s(client, MEASURED)
                     apart.query(client)
+                    on_another.query(client)
             finally:
                 done.set()
                 watching.join()
@@ -338,6 +350,7 @@ def measure(name: str) -> Result:
             "back within a minute": after <= resident + BACK_MIB,
         },
         times=round(during_s / quiet_s, 2),
+        on_another_ms=round(_p99_s(on_another.queries_s) * 1e3, 2),
         p99_after_ms=round(back_s * 1e3, 2),
         rss_mib={"before": round(resident), "peak": round(peak[0]), "after": round(after)},
         back_after_s=round(after_s, 1),
