@@ -18,7 +18,8 @@ from msgspec import Struct
 from agent.placement.drift import Drift, peers
 from agent.placement.moves import Move
 from agent.placement.placer import GRANT_S, Placer
-from agent.placement.view import View, is_fixed, named
+from agent.placement.told import is_fixed
+from agent.placement.view import View, named
 from agent.placement.world import Unit
 from agent.wire.placement import MAX_HELD, AskGrant, GrantStep, GrantTold, PlacementFacts, UnitName
 

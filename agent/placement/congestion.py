@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final
 
+from agent.placement.latency_model import LatencyModel, Tail
 from agent.placement.placement import Account, Placement
 from agent.placement.world import Master, World, checked
 
@@ -19,6 +20,11 @@ ROUNDING = 1e-9
 # What a processor costs at the delegate, in seconds of delay a second: more than the opening of a
 # master and a move may, and little enough for a float to tell nanoseconds beside it.
 DELEGATED_S: Final = 1e7
+# Of waiting: a master's load is spread evenly over its cores, each with a queue of its own in which
+# messages of one length come by chance (M/D/1). With load r a core, r²/2(1 − r) wait in one, by
+# Little's law seconds of waiting a second; all cores together D²/2(γ − D). One queue for all cores
+# waits less, messages of unequal lengths wait longer.
+WAITING_S: Final = 0.5
 
 
 class Addition:
@@ -325,3 +331,12 @@ class Combined(Congestion):
             if each.cost(placement, at, plus) == inf
         )
         return next(reasons, "full")
+
+
+def congestion_of(
+    world: World, model: LatencyModel | None = None, delegate: str = ""
+) -> Congestion:
+    """What live masters go by: hard limits, how long messages wait, the objectives of topics by a
+    latency model, the untrained one by default, and a master that takes the rest."""
+    parts = [Limits(), Waiting(WAITING_S), LearnedTail(Tail(world, model).feasible)]
+    return Combined([*parts, LastResort(delegate)] if delegate else parts)

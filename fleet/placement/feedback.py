@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.placement.headroom import POISSON
+from agent.placement.latency_model import untrained
 from agent.placement.moves import Move, check_plan
-from agent.placement.view import View, model_of
+from agent.placement.view import View
 from agent.placement.world import PlacementError, Unit
 from fleet.placement.processors import Case, Packing, moves_of
 from fleet.placement.repair import repaired
@@ -60,7 +61,7 @@ class Repair:
 
     def __init__(self, view: View) -> None:
         cores = min((each.cores for each in view.world.masters), default=1)
-        self._packing = Packing(view.model or model_of(cores), delegate=view.delegate)
+        self._packing = Packing(view.model or untrained(cores), delegate=view.delegate)
         self._placement = view.placement
         self._missing = {view.world.number[each.iad] for each in missed(view)}
 

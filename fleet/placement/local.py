@@ -13,7 +13,7 @@ from agent.placement.drift import Drift
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
-from agent.placement.view import is_fixed
+from agent.placement.told import is_fixed
 from agent.placement.world import Unit
 
 # Each move lowers the cost; without a cost of moving, rounding could do it for ever.

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from agent.placement.congestion import DELEGATED_S
+from agent.placement.latency_model import untrained
 from agent.placement.moves import Move
 from agent.placement.price import Price
-from agent.placement.view import View, model_of, named, net, processors_at
+from agent.placement.view import View, named, net, processors_at
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import MAX_PLACED, PlannedMove
 from fleet.common import files
@@ -156,7 +157,7 @@ def _packing(view: View, planner: str) -> Packing:
     from fleet.placement.processors import Packing
 
     cores = min((each.cores for each in view.world.masters), default=1)
-    return Packing(view.model or model_of(cores), _packer(planner), delegate=view.delegate)
+    return Packing(view.model or untrained(cores), _packer(planner), delegate=view.delegate)
 
 
 def _delegate_s(view: View) -> float | None:

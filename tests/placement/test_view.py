@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from agent.placement.arrival_rates import Rates
 from agent.placement.drift import Drift
+from agent.placement.latency_model import untrained
 from agent.placement.placer import Placer
-from agent.placement.view import MAX_COUNTED, UNKNOWN_S, View, model_of
+from agent.placement.told import MAX_COUNTED, UNKNOWN_S
+from agent.placement.view import View
 from agent.placement.world import PlacementError, Unit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
@@ -318,7 +320,7 @@ def test_what_planners_put_together_fits_together():
     goal = Slo(90.0, 60.0)
     a, b = busy("a", 360.0, cpu_ms=1.3, slo=goal), busy("b", 360.0, cpu_ms=1.3, slo=goal)
     view = View([facts("iad1", topics=(a,)), facts("iad2", topics=(b,))])
-    (move,) = Packing(model_of(1)).plan(view.placement)
+    (move,) = Packing(untrained(1)).plan(view.placement)
     assert [row.reason for row in view.price.why(move.unit)] == ["", ""]
     placer = Placer(str(move.source), drift=False, move_cost=0.0)
     assert placer.apply(view, [move], ()) == [move]

@@ -13,7 +13,8 @@ import msgspec
 
 from agent.master.moves.home_plane import HomeChoice
 from agent.placement.arrival_rates import Rates
-from agent.placement.view import UNKNOWN_S, named
+from agent.placement.told import UNKNOWN_S
+from agent.placement.view import named
 from agent.placement.world import Unit
 from agent.wire.areas import AreaSet
 from agent.wire.codec import MAX_REQUEST_BYTES, encode

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from _core.colocation.model import Colocation
 from agent.placement.headroom import NONE
+from agent.placement.latency_model import untrained
 from agent.placement.placement import Placement
-from agent.placement.view import UNKNOWN_CPU_S, View, model_of
+from agent.placement.told import UNKNOWN_CPU_S
+from agent.placement.view import View
 from agent.placement.world import Objective, PlacementError, Unit
 from fleet.placement import latency, plans
 from fleet.placement.loop.learned import Learned, groups, recorded_facts, renewed
@@ -154,7 +156,7 @@ def _latencies(placement: Placement, model: Colocation | None) -> dict[str, floa
             topic, goal = world.topics[name], world.topics[name].objective or Objective()
             service_s = max(topic.service_s or UNKNOWN_CPU_S, NO_WORK_S)
             seen.append(latency.Topic(service_s, world.rates[name], 0, goal.seconds, goal.quantile))
-        asked = latency.candidates(model or model_of(master.cores), seen, NONE)
+        asked = latency.candidates(model or untrained(master.cores), seen, NONE)
         found.update(zip(names, asked.latencies(range(len(names))), strict=True))
     return found
 

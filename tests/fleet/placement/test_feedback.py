@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from agent.placement.view import View, model_of
+from agent.placement.latency_model import untrained
+from agent.placement.view import View
 from agent.placement.world import PlacementError
 from agent.wire.messages import Slo
 from agent.wire.placement import (
@@ -181,7 +182,7 @@ def over(facts):
                 latency.Topic(each.cpu_ms / 1e3, each.sources[0].per_s, 0, 1.0, 0.9)
                 for each in told
             ]
-            asked = latency.candidates(model_of(1), seen)
+            asked = latency.candidates(untrained(1), seen)
             found += sum(each > 1.0 for each in asked.latencies(range(len(seen))))
     return found
 

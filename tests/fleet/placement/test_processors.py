@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from _core.colocation.model import Colocation
-from agent.placement.congestion import Addition
+from agent.placement.congestion import Addition, congestion_of
+from agent.placement.latency_model import untrained
 from agent.placement.moves import check_plan
 from agent.placement.placement import Placement
-from agent.placement.view import congestion_of, model_of
 from agent.placement.world import Client, Master, Objective, Pin, PlacementError, Topic, Unit, World
 from fleet.placement.columns import exact
 from fleet.placement.packing import Planner, balanced, ffd, hybrid, lfs
@@ -115,7 +115,7 @@ def test_topics_without_an_objective_are_not_held_to_one() -> None:
     given = world(3, 0)
     for name in ("log", "other"):
         given.put_topic(Topic(name, {"c": 0.05}, service_s=3.0, processor=True))
-    packing = Packing(model_of(4), ffd)
+    packing = Packing(untrained(4), ffd)
     done = after(Placement(given), packing)
     assert used(done) == 1
     assert not packing.infeasible_alone(done)
@@ -131,7 +131,7 @@ def test_a_topic_without_an_objective_still_needs_its_share_of_a_master() -> Non
     given = sized([(20, 4.0)] * 3, 0)
     for name in ("log", "other", "third"):
         given.put_topic(Topic(name, {"c": 0.6}, service_s=3.0, processor=True))
-    done = after(Placement(given), Packing(model_of(4), ffd))
+    done = after(Placement(given), Packing(untrained(4), ffd))
     check_limits(done)
     assert used(done) == 2
 
