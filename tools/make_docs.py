@@ -17,7 +17,13 @@ import msgspec
 from agent.alerts import lifecycle as alerts_lifecycle
 from agent.clones import lifecycle as clones_lifecycle
 from agent.gateway import config as gateway_config
-from agent.metrics import edge_families, families, gateway_families
+from agent.metrics import (
+    directory_families,
+    edge_families,
+    families,
+    gateway_families,
+    master_families,
+)
 from agent.overlay import lifecycle as overlay_lifecycle
 from agent.placement import lifecycle as placement_lifecycle
 from agent.processing import lifecycle as processing_lifecycle
@@ -205,10 +211,10 @@ def metrics() -> str:
     """docs/run/metrics.md: its own text, and the tables of all metrics after that."""
     tables = (
         ("Metrics of every agent", families.COMMON),
-        ("Metrics of a master", [f for f in families.MASTER if f not in families.COMMON]),
+        ("Metrics of a master", [f for f in master_families.MASTER if f not in families.COMMON]),
         (
             "Metrics of a registration service",
-            [f for f in families.DRS if f not in families.COMMON],
+            [f for f in directory_families.DRS if f not in families.COMMON],
         ),
         (
             "Metrics of an edge node",
@@ -234,8 +240,7 @@ def metrics() -> str:
         "Every page but a gateway's has `process_*` (CPU, memory, open files) and `python_info` of",
         "the Prometheus client as well. A gateway has its own at `/metrics` and those of rooms at",
         "`/metrics/readings`, both [for tokens](../use/outputs.md#prometheus). These tables come",
-        "from `families.py`, `edge_families.py` and `gateway_families.py` of `agent/metrics` by",
-        "`make docs`.",
+        "from `families.py` and `*_families.py` of `agent/metrics` by `make docs`.",
     ]
     return text + "\n".join(lines) + "\n"
 

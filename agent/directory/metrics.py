@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from agent.directory.leader import Leader
 from agent.directory.replica import PATIENCE_S, ReadReplica
-from agent.metrics import families as f
+from agent.metrics import directory_families as f
+from agent.metrics.families import KEY_EXPIRY, MALFORMED_FRAMES, MESSAGES_DROPPED
 from agent.metrics.numbers import Count, Histogram, Samples, gauge, known
 from agent.runtime.reactor import Reactor
 from agent.wire.config import Metrics
@@ -68,10 +69,10 @@ class DrsMetrics:
         registered = sum(bool(entry.address) for entry in rules.directory)
         age_s = rules.age_s(now) if isinstance(rules, ReadReplica) else 0.0
         counted = {
-            f.MALFORMED_FRAMES: self._counters.get("malformed_frames", 0),
+            MALFORMED_FRAMES: self._counters.get("malformed_frames", 0),
             f.LEASES_EXPIRED: self._counters.get("leases_expired", 0),
             f.FAILED_WRITES: self._counters.get("failed_writes", 0),
-            f.MESSAGES_DROPPED: self._dropped(),
+            MESSAGES_DROPPED: self._dropped(),
             f.REGISTRATIONS: registered,
             f.COPY_AGE: age_s,
             f.PRIMARY_UP: age_s <= self._latest_s,
@@ -79,7 +80,7 @@ class DrsMetrics:
         return [
             self._requests.samples(),
             self._durations.samples(),
-            known(f.KEY_EXPIRY, self._key_expiry_s()),
+            known(KEY_EXPIRY, self._key_expiry_s()),
             *(gauge(family, [((), value)]) for family, value in counted.items()),
             gauge(f.ACCOUNTS, [((kind,), kinds[kind]) for kind in ("iad", "csp")]),
         ]

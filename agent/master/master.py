@@ -54,8 +54,8 @@ from agent.master.storage.state import State
 from agent.master.topics.processor_plane import ProcessorPlane
 from agent.master.topics.topic_plane import TopicPlane
 from agent.master.topics.topic_readings import CLIENT
-from agent.metrics.families import (
-    KEY_EXPIRY,
+from agent.metrics.families import KEY_EXPIRY
+from agent.metrics.master_families import (
     NOTIFICATIONS_SPOOLED,
     OVERLAY_LINK_UP,
     SUBSCRIPTIONS_OPEN,

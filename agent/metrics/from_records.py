@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final, get_args
 
-from agent.metrics import families as f
+from agent.metrics import master_families as f
 from agent.metrics.numbers import BoundedNames, Count, Histogram, Samples
 from agent.wire.messages import Refusal
 from agent.wire.records import (

@@ -6,7 +6,9 @@ from typing import get_args
 
 import pytest
 
-from agent.metrics import edge_families, families
+from agent.metrics.directory_families import DRS
+from agent.metrics.edge_families import EDGE
+from agent.metrics.master_families import MASTER
 from agent.wire.master_config import MasterLiveness
 from lab.chaos.fault_plan import Kind
 from tools.make_docs import DOCS
@@ -22,12 +24,7 @@ CHECKS = set(
                                (DOCS / "run/operations.md").read_text(), re.DOTALL)[0]
     )
 )  # fmt: skip
-METRICS = {
-    each.name
-    for module in (families, edge_families)
-    for each in vars(module).values()
-    if isinstance(each, families.Family)
-}
+METRICS = {each.name for each in (*MASTER, *DRS, *EDGE)}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])

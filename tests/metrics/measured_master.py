@@ -3,7 +3,7 @@
 import agent.master.main
 import agent.master.master
 from agent.master.recording.metrics_plane import MetricsPlane
-from agent.metrics.families import WATCHES_OPEN
+from agent.metrics.master_families import WATCHES_OPEN
 
 
 class MeasuredMaster(agent.master.master.Master):

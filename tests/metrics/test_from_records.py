@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.metrics import families as f
+from agent.metrics import master_families as f
 from agent.metrics.from_records import MAX_LABELS, FromRecords
 from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 

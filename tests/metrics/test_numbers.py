@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.metrics.directory_families import DRS
 from agent.metrics.edge_families import EDGE
-from agent.metrics.families import DRS, MASTER, Family
+from agent.metrics.families import Family
+from agent.metrics.master_families import MASTER
 from agent.metrics.numbers import BoundedNames, Count, Histogram
 
 SIZES = Family("sizes_seconds", "histogram", ("label",), "seconds", "", (0.1, 0.5, 1.0))

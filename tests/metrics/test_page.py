@@ -10,9 +10,11 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.metrics.directory_families import DRS
 from agent.metrics.edge_families import EDGE
-from agent.metrics.families import BUILD_INFO, DRS, MASTER, Family
+from agent.metrics.families import BUILD_INFO, Family
 from agent.metrics.gateway_families import GATEWAY, READINGS
+from agent.metrics.master_families import MASTER
 from agent.metrics.numbers import Count, Histogram, gauge
 from agent.metrics.page import MAX_SCRAPES, Page
 from agent.wire.config import Metrics

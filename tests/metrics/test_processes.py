@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from agent.metrics.directory_families import DRS
 from agent.metrics.edge_families import EDGE
-from agent.metrics.families import DRS, MASTER
+from agent.metrics.master_families import MASTER
 from agent.wire.directory import ListAccounts
 from fleet.testbed.ports import free_address
 from tests.directory.rig import COMMAND, Asker

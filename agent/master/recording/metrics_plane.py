@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from agent.master.recording.records import Records
-from agent.metrics import families as f
+from agent.metrics import master_families as f
+from agent.metrics.families import MALFORMED_FRAMES, MESSAGES_DROPPED, Family
 from agent.metrics.from_records import FromRecords
 from agent.metrics.numbers import Labels, Samples, gauge, known
 from agent.runtime.reactor import Reactor
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 # this many.
 BATCH: Final = 512
 # Status counters by sample; a component that a master lacks shows nothing.
-COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
-    "malformed_frames": (f.MALFORMED_FRAMES, ()),
-    "messages_dropped": (f.MESSAGES_DROPPED, ()),
+COUNTERS: Final[dict[str, tuple[Family, Labels]]] = {
+    "malformed_frames": (MALFORMED_FRAMES, ()),
+    "messages_dropped": (MESSAGES_DROPPED, ()),
     "records_lost": (f.RECORDS_LOST, ()),
     "tasks_cancelled": (f.TASKS_CANCELLED, ()),
     "late_or_unknown_task_results": (f.TASK_RESULTS_IGNORED, ()),
@@ -73,8 +74,8 @@ class MetricsPlane:
     ) -> None:
         self._status = status
         self._peers = peers
-        self._shown: dict[f.Family, Callable[[], float | None]] = {}
-        self._shown_by: dict[f.Family, Callable[[], Mapping[str, float]]] = {}
+        self._shown: dict[Family, Callable[[], float | None]] = {}
+        self._shown_by: dict[Family, Callable[[], Mapping[str, float]]] = {}
         self._counted = FromRecords()
         self._batch: list[AnyRecord] = []
         self._page: Page | None = None
@@ -85,12 +86,12 @@ class MetricsPlane:
             reactor.listen(self._page.fileno, self._page.turn)
             records.tell(self._record)
 
-    def shows(self, family: f.Family, value: Callable[[], float | None]) -> None:
+    def shows(self, family: Family, value: Callable[[], float | None]) -> None:
         """Add a gauge without labels: `value()` is called on the loop at each scrape; None: no
         sample."""
         self._shown[family] = value
 
-    def shows_by(self, family: f.Family, values: Callable[[], Mapping[str, float]]) -> None:
+    def shows_by(self, family: Family, values: Callable[[], Mapping[str, float]]) -> None:
         """The same for a gauge with one label: samples by the label's value."""
         self._shown_by[family] = values
 
@@ -124,7 +125,7 @@ def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
     """The samples in a master's status. O(nodes + peers + topics)."""
     nodes = status.nodes
     states = Counter(node.state for node in nodes)
-    counters: dict[f.Family, dict[Labels, float]] = {}
+    counters: dict[Family, dict[Labels, float]] = {}
     for name, (family, labels) in COUNTERS.items():
         if name in status.counters:
             counters.setdefault(family, {})[labels] = status.counters[name]
@@ -151,7 +152,7 @@ def _of_topics(topics: Sequence[TopicStatus]) -> list[Samples]:
     """Operators choose topics, and a master has a few hundred at most: each is a label value."""
     processed = [each for each in topics if each.topic.processor]
 
-    def of(family: f.Family, some: Sequence[TopicStatus], name: str) -> Samples:
+    def of(family: Family, some: Sequence[TopicStatus], name: str) -> Samples:
         return gauge(family, [((each.topic.name,), getattr(each, name)) for each in some])
 
     taken_in = [
