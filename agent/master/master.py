@@ -310,7 +310,7 @@ class Master:
         )
         PlacementRecorder(
             reactor,
-            self._placement.facts,
+            self._placement.facts.own,
             lambda record: reactor.perform([WriteRecord(record)]),
             config.processing.record_s,
         )
@@ -319,7 +319,7 @@ class Master:
         self._handovers.stays = self._topics.stays
         names.topics = lambda: self._topics.names
         self._topics.mover = self._handovers
-        self._topics.elsewhere = self._placement.topics_elsewhere
+        self._topics.elsewhere = self._placement.facts.topics_elsewhere
         # Of the configuration only: all must have the same list.
         leases = LeasePlane(
             suspended_too(reactor.clock),
@@ -354,7 +354,7 @@ class Master:
             time.time,
             self._say,
             partners=membership.partners,
-            elsewhere=self._placement.topics_elsewhere,
+            elsewhere=self._placement.facts.topics_elsewhere,
             devices=self._derived,
             drifts=config.placement.drift,
         )

@@ -147,7 +147,9 @@ class World:
         """Time passes, messages arrive."""
         end = self.now + seconds
         while True:
-            dues = [(site.plane.next_due, "", site) for site in self.sites.values() if site.up]
+            up = [site.plane for site in self.sites.values() if site.up]
+            timers = [timer for plane in up for timer in (plane.facts, plane)]
+            dues = [(timer.next_due, "", timer) for timer in timers]
             dues += [(each[0], "wire", each) for each in self.wire]
             due, kind, what = min(dues, key=lambda each: each[0])
             if due > end:
@@ -157,7 +159,7 @@ class World:
                 self.wire.remove(what)
                 self.deliver(*what[1:])
             else:
-                what.plane.tick(self.now)
+                what.tick(self.now)
         self.now = end
 
     def deliver(self, source, target, message):

@@ -1,5 +1,4 @@
-"""Placement plane: tells other masters what this one measures, hears them, and begins moves of the
-units that live here."""
+"""Placement plane: begins moves of the units that live here, by what masters know of each other."""
 
 from __future__ import annotations
 
@@ -13,7 +12,8 @@ from msgspec.structs import replace
 from agent.master.moves.home_plane import HomeChoice
 from agent.master.moves.movable import Mover
 from agent.master.moves.told_moves import ToldMoves
-from agent.master.placement.placement_facts import Measured, Topics, movable
+from agent.master.placement.facts_plane import FactsPlane, budget_of
+from agent.master.placement.placement_facts import Topics, movable
 from agent.master.placement.placement_orders import PlacementOrders
 from agent.master.requests.operator_plane import OperatorPlane
 from agent.master.requests.peers import Peers
@@ -24,10 +24,9 @@ from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.latency_model import LatencyModel
 from agent.placement.lifecycle import ENDED
-from agent.placement.membership.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, believed
+from agent.placement.view import View
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.rate_limited_lines import RateLimitedLines
@@ -39,11 +38,9 @@ from agent.wire.placement import (
     AskGrant,
     GrantTold,
     KnownFacts,
-    PlacementEcho,
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
-    SameFacts,
     ShowPlacement,
 )
 from agent.wire.topics import TopicStatus
@@ -54,19 +51,15 @@ SHARE: Final = 20.0
 # A new topic is placed when all masters have told what they have, or after so many intervals.
 PATIENCE: Final = 3.0
 NO_ROOM: Final = "no other master has room within the limits"
-# Of its time a partner's questions about moves may take so much, and so many seconds at once: each
-# takes a view of all that masters have told, a millisecond for some units, 150 ms for the most.
-ASKED_SHARE: Final = 0.05
-ASKED_BURST_S: Final = 0.3
 MOST_LINES: Final = 16  # on what masters told that contradicts itself, at once; then one a second
 TOO_MUCH: Final = "it has answered too much of late"
 
 
 class PlacementPlane:
-    """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
-    of processors, `listeners` how many subscriptions name a topic, `homes` the nodes and clients
-    that live here and may move. `epoch` is greater than at any earlier start, `model` a trained one
-    of latencies."""
+    """Connects `Placer` and `Admission` to sockets, disk, topics and the mover. `sizes` gives the
+    bytes of processors, `listeners` how many subscriptions name a topic, `homes` the nodes and
+    clients that live here and may move. `epoch` is greater than at any earlier start, `model` a
+    trained one of latencies."""
 
     def __init__(
         self,
@@ -100,19 +93,30 @@ class PlacementPlane:
         self._say = say
         self._mover = mover
         self._homes = homes
-        self._model = model
-        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
         now = self._clock()
-        self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
         # A unit that was let does not come: others may.
         self.given_up: Callable[[Unit, str], object] = self._placer.grants.release
         self._orders = PlacementOrders(self._iad, self._placer, state, partners)
         self._orders.restore(frozen=self._config.frozen)
+        self.facts = FactsPlane(
+            reactor,
+            config,
+            public,
+            peers,
+            topics,
+            self._placer,
+            partners=partners,
+            epoch=epoch,
+            sizes=sizes,
+            listeners=listeners,
+            homes=homes,
+            model=model,
+        )
+        self.facts.on_heard = self._hear_pins
         self._admission = Admission(self._iad, epoch, self._placer, now)
         # Seconds that questions may take, by partner: `partners` changes as masters come.
         self._grants_asked: dict[str, TokenBucket] = {}
-        self._pins_heard: dict[str, TokenBucket] = {}
         self._moves_asked: dict[str, TokenBucket] = {}
         self._costs = CostHistory()
         self._told_moves = ToldMoves(self._iad, mover, self._placer)
@@ -120,16 +124,11 @@ class PlacementPlane:
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
-        # The master that takes what no other has room for, by this one's word or another's.
-        self._delegate = self._config.delegate
         self._told_troubles: set[str] = set()
         self._trouble_lines = RateLimitedLines(say, reactor.clock, MOST_LINES)
         self._was_full = False
-        self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
-        public.takes(PlacementFacts, self._heard)
+        self._look_s = self._rested_s = now + self._config.every_s
         public.takes(AskGrant, self._asked_grant)
-        public.takes(SameFacts, self._heard_same)
-        peers.takes(PlacementEcho, self._echoed)
         peers.takes(GrantTold, self._grant_told)
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
@@ -142,14 +141,12 @@ class PlacementPlane:
 
     @property
     def next_due(self) -> float | None:
-        """When others are to be told, or a move may begin or have ended."""
-        dues = [self._tell_s, self._look_s, self._admission.next_due]
-        return min(due for due in dues if due is not None)
+        """When a move may begin or have ended."""
+        due = self._admission.next_due
+        return self._look_s if due is None else min(self._look_s, due)
 
     def tick(self, now: float) -> None:
-        """Tell those who are due, look after moves."""
-        if self._tell_s <= now:
-            self._tell(now)
+        """Look after moves."""
         if self._look_s <= now:
             self._look_after_moves(now)
         self._ask(now)
@@ -160,81 +157,24 @@ class PlacementPlane:
         if self._admission.failed():  # Another unit's move may begin.
             self._look_s = max(now + LOOK_S, self._rested_s)
 
-    def _tell(self, now: float) -> None:
-        self._measured.count(now)
-        if not self._config.delegate:
-            fresh = self._gossip.fresh(now).values()
-            self._delegate = next((each.delegate for each in fresh if each.delegate), "")
-        due = self._gossip.due(self._partners, self._busy, now)
-        own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
-        for iad in due:
-            told = self._gossip.tell(iad, own, now)
-            if self._peers.send(iad, told):
-                self._gossip.sent(iad, told.number, self._clock())
-            else:
-                self._gossip.not_sent(iad, now)
-        self._tell_s = self._gossip.next_due(now)
-
-    @property
-    def _busy(self) -> bool:
-        placer = self._placer
-        return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
-
-    def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
-        self._gossip.echoed(iad, echo.epoch, echo.number, now, short=echo.short)
-
-    def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
-        if not self._is_partner(origin, told.iad):
-            return
-        self._public.reply(origin, PlacementEcho(told.epoch, told.number, short=True))
-        self._believe(told, now)
-
-    def _believe(self, told: PlacementFacts, now: float) -> None:
-        if not self._gossip.heard(told, now):
-            return
-        self._hear_pins(told)
-        if told.wants:
-            self._tell_s = now
-
     def _hear_pins(self, told: PlacementFacts) -> None:
         for unit in self._placer.heard(told, self._units_here()):
             self._orders.save_pin(unit)
 
-    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
-        sender = origin.sender
-        # Without keys, loopback is trusted, as everywhere.
-        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
-        return speaks and iad in self._partners
-
-    def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
-        if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
-            self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
-            begun_s = self._clock()
-            budget = _budget(self._pins_heard, same.iad, begun_s)
-            if not budget.wait_s(now, tokens=0.0):
-                # A unit that has come since they were told has its pin there.
-                self._hear_pins(self._gossip.told_by(same.iad))
-                budget.take(self._clock() - begun_s)
-
-    def facts(self) -> PlacementFacts:
-        """This master's facts about itself."""
-        now = self._clock()
-        return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
-
     # --- grants of drift -----------------------------------------------------------------------
 
     def _asked_grant(self, origin: RequestOrigin, ask: AskGrant, now: float) -> None:
-        if not self._is_partner(origin, ask.iad):
+        if not self.facts.is_partner(origin, ask.iad):
             return
         begun_s, facts = self._clock(), None
-        budget = _budget(self._grants_asked, ask.iad, begun_s)
+        budget = budget_of(self._grants_asked, ask.iad, begun_s)
         try:
             if ask.step == "ask" and budget.wait_s(now, tokens=0.0):
                 raise PlacementError(TOO_MUCH)
-            view = partial(self.view, now)
+            view = partial(self.facts.view, now)
             granted, token, why = self._admission.asked(ask, view, self._moving(), now)
             if ask.step == "ask":
-                facts = self._gossip.newest(ask.iad, self.facts(), now)
+                facts = self.facts.for_master(ask.iad, now)
         except PlacementError as error:
             granted, token, why = False, 0, str(error)
         budget.take(self._clock() - begun_s)
@@ -250,7 +190,7 @@ class PlacementPlane:
         if told.facts is not None and told.facts.iad != iad:
             return
         if told.facts is not None:
-            self._believe(told.facts, now)
+            self.facts.believe(told.facts, now)
         admission = self._admission
         admission.told(told, now)
         if admission.to_check:
@@ -263,40 +203,23 @@ class PlacementPlane:
 
     # --- what is known -------------------------------------------------------------------------
 
-    def view(self, now: float, first: Sequence[str] = ()) -> View:
-        """The placement as far as it is known: masters that are silent do not count. In doubt those
-        named `first` are believed."""
-        told = believed(self._gossip.fresh(now).values(), first)
-        return View([self.facts(), *told], self._model)
-
-    def topics_elsewhere(self) -> dict[str, str]:
-        """The topics of which other masters told lately, each with its IAD. O(those)."""
-        told = self._gossip.fresh(self._clock()).values()
-        return {topic.name: facts.iad for facts in told for topic in facts.topics}
-
     def _view_or_none(self, now: float, first: Sequence[str] = ()) -> View | None:
         """The same for what nobody waits for: None, and said once, if what masters told contradicts
         itself. Others' facts must not end this process."""
         try:
-            return self.view(now, first)
+            return self.facts.view(now, first)
         except PlacementError as error:
             self._tell_troubles([f"no unit moves: {error}"])
             return None
 
-    def _silent(self, now: float) -> list[str]:
-        """Those of which no view is made: also those that told nothing while all were idle."""
-        known = [*self._gossip.known(now), *self._never_heard(now)]
-        fresh = self._gossip.fresh(now)
-        return [each.facts.iad for each in known if each.facts.iad not in fresh]
-
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""
         now = self._clock()
-        budget = _budget(self._moves_asked, source, now)
+        budget = budget_of(self._moves_asked, source, now)
         if budget.wait_s(now, tokens=0.0):
             return TOO_MUCH
         try:
-            return self._placer.admits(self.view(now), unit, source, now)
+            return self._placer.admits(self.facts.view(now), unit, source, now)
         except PlacementError as error:
             return str(error)
         finally:
@@ -336,8 +259,7 @@ class PlacementPlane:
         if placer.mode == "draining" and self._was_full and not here:
             self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
         self._was_full = bool(here)
-        costs = self._costs.due(now) and self._gossip.active(self._busy, now)
-        costs = costs and not self._unheard(now)
+        costs = self._costs.due(now) and self.facts.active(now) and self.facts.is_complete(now)
         if not (urgent or self._config.drift or costs):
             return
         if (view := self._view_or_none(now)) is None:
@@ -346,8 +268,7 @@ class PlacementPlane:
         if costs and self._costs.complete(view.where, now):
             self._costs.take(view.cost(), now)
         waited = placer.waiting
-        unheard = self._gossip.unheard(self._partners)
-        move = self._admission.next_move(view, moving, now, unheard)
+        move = self._admission.next_move(view, moving, now, self.facts.unheard())
         still = {unit for unit, _, _ in placer.waiting}
         for unit, target, _ in waited:
             if unit not in still and (trouble := placer.troubles.get(unit)):
@@ -372,10 +293,10 @@ class PlacementPlane:
 
     def _arrived(self, name: str) -> str:
         now = self._clock()
-        self._gossip.wake(now)
-        self._tell_s = self._look_s = now
+        self.facts.wake(now)
+        self._look_s = now
         unit = Unit("processor", name)
-        if self._unheard(now):
+        if not self.facts.is_complete(now):
             self._arriving[unit] = now + PATIENCE * self._config.every_s
             return ""
         return self._place(self._view_or_none(now), unit)
@@ -383,7 +304,7 @@ class PlacementPlane:
     def _placed(self, status: TopicStatus) -> TopicStatus:
         """A topic's status, with the word that it is delegated to this master."""
         unit = Unit("processor", status.topic.name)
-        if self._delegate != self._iad or self._placer.pins.get(unit):
+        if self.facts.delegate != self._iad or self._placer.pins.get(unit):
             return status
         return replace(status, delegated=f"{self._iad}: {NO_ROOM}")
 
@@ -430,13 +351,8 @@ class PlacementPlane:
         begun = {each.target for each in self._begun.values()}
         return {*waiting, *begun, *placer.pins.values(), *self._orders.sought} - {""}
 
-    def _unheard(self, now: float) -> bool:
-        """Whether a master that is connected has not told anything lately."""
-        away = set(self._peers.unreachable)
-        return bool(set(self._partners) - away - self._gossip.fresh(now).keys())
-
     def _place_arrivals(self, now: float) -> None:
-        waits = self._unheard(now)
+        waits = not self.facts.is_complete(now)
         for unit, until in list(self._arriving.items()):
             if not waits or until <= now:
                 del self._arriving[unit]
@@ -453,15 +369,14 @@ class PlacementPlane:
     # --- operators -----------------------------------------------------------------------------
 
     def _asked(self, origin: RequestOrigin, request: PlacementRequest, now: float) -> None:
-        self._gossip.wake(now)
-        self._tell_s = min(self._tell_s, now)
+        self.facts.wake(now)
         if isinstance(request, ShowPlacement):  # at once: the disk may be full
             self._look_s = now
             self._report(origin, request.id, "")
             return
         tell = partial(self._report, origin, request.id)
         try:
-            message = self._orders.carry_out(request, self.view(now), self._silent(now))
+            message = self._orders.carry_out(request, self.facts.view(now), self.facts.silent(now))
         except PlacementError as error:
             tell(str(error), ok=False)
             return
@@ -470,31 +385,17 @@ class PlacementPlane:
 
     def _report(self, origin: RequestOrigin, id_: str, message: str, *, ok: bool = True) -> None:
         now = self._clock()
+        own = KnownFacts(self.facts.own(), 0.0)
         self._operator.reply(
             origin,
             PlacementReport(
                 id_,
                 ok=ok,
                 iad=self._iad,
-                known=(
-                    KnownFacts(self.facts(), 0.0),
-                    *self._gossip.known(now),
-                    *self._never_heard(now),
-                )[:MAX_TOLD_MASTERS],
+                known=(own, *self.facts.known(now))[:MAX_TOLD_MASTERS],
                 moves=self._told_moves.told(self._begun),
                 move_cost=self._config.move_cost,
                 message=message[:512],
                 costs=self._costs.told(now),
             ),
         )
-
-    def _never_heard(self, now: float) -> list[KnownFacts]:
-        told = {each.facts.iad for each in self._gossip.known(now)}
-        return [
-            KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
-            for iad in sorted(set(self._partners) - told)
-        ]
-
-
-def _budget(budgets: dict[str, TokenBucket], iad: str, now: float) -> TokenBucket:
-    return budgets.setdefault(iad, TokenBucket(ASKED_SHARE, ASKED_BURST_S, now))

@@ -127,8 +127,8 @@ def test_without_a_delegate_a_topic_that_no_master_has_room_for_is_told(delegati
 def test_a_delegate_that_only_others_name_tells_what_is_delegated_to_it(world):
     for number in (1, 2):
         site = world[number]
-        told = replace(site.plane.facts(), delegate="iad3")
-        site.plane.facts = lambda told=told: told
+        told = replace(site.plane.facts.own(), delegate="iad3")
+        site.plane.facts.own = lambda told=told: told
     world[3].kept["c"] = TopicStatus(Topic("c"), "ready")
     assert world[3].plane._placed(world[3].kept["c"]).delegated == ""
     world.run(20.0)

@@ -187,7 +187,7 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, site, mo
     def contradicted(*_):
         raise PlacementError("client node/n1 cannot reach iad2")
 
-    monkeypatch.setattr(site.plane, "view", contradicted)
+    monkeypatch.setattr(site.plane.facts, "view", contradicted)
     unit = Unit("processor", "comfort")
     assert site.plane.admits(unit, "iad2") == "client node/n1 cannot reach iad2"
     world.run(60.0)
@@ -197,14 +197,14 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, site, mo
 
 
 def test_what_ever_changes_of_that_is_said_at_a_limited_rate(world, site, monkeypatch):
-    view, asked = site.plane.view, itertools.count()
+    view, asked = site.plane.facts.view, itertools.count()
 
     def contradicted(*given):
         found, number = view(*given), next(asked)
         found.troubles += [f"topic {number}.{n} is kept by iad2 and by iad3" for n in range(50)]
         return found
 
-    monkeypatch.setattr(site.plane, "view", contradicted)
+    monkeypatch.setattr(site.plane.facts, "view", contradicted)
     before = world.now
     world.run(30.0)
     said = [each for each in site.said if each.startswith("placement: ")]

@@ -58,7 +58,7 @@ def test_a_home_has_a_price_by_what_its_node_exchanges_and_its_delay(world):
     (told,) = known(world[1])["iad2"].facts.homes
     assert told.delays_ms == {"iad2": 2.0, "iad1": pytest.approx(10.0)}
     assert told.exchanges == (Source("iad1", 10.0),)
-    rows = site.plane.view(world.now).price.why(Unit("home", "node/n1"))
+    rows = site.plane.facts.view(world.now).price.why(Unit("home", "node/n1"))
     prices = {row.master: round(row.price, 6) for row in rows if not row.reason}
     # A round by way of iad2 is 12 ms; to iad1 directly it is taken to be 10.
     assert prices == {"iad1": 0.1, "iad2": 0.12}
@@ -80,7 +80,7 @@ def test_the_way_that_a_client_has_measured_counts_and_else_the_way_between_mast
         home("client/app/b", "iad1", "iad2", "iad3"),
     ]
     world.run(20.0)
-    one, two = site.plane.facts().homes
+    one, two = site.plane.facts.own().homes
     assert one.delays_ms == {"iad2": 4.0, "iad1": pytest.approx(10.0), "iad3": 1.5}
     assert two.delays_ms == {
         "iad2": 0.0, "iad1": pytest.approx(10.0), "iad3": pytest.approx(30.0),
@@ -92,7 +92,7 @@ def test_a_subscription_hears_topics_that_others_may_be_told_of_and_the_rest_is_
     world[2].homes.append(home("client//log", "iad1", "iad2", hears=("no topic", *topics)))
     world[2].heard.update(topics)
     world.run(20.0)
-    facts = world[2].plane.facts()
+    facts = world[2].plane.facts.own()
     assert facts.homes[0].hears == tuple(topics[:16])
     assert facts.listeners == tuple([Listeners(topic, 1) for topic in topics[16:]])
 
@@ -100,7 +100,7 @@ def test_a_subscription_hears_topics_that_others_may_be_told_of_and_the_rest_is_
 @pytest.mark.parametrize("name", ["client//a\nb", "client//\x1b[2J", "client//" + "ü" * 80])
 def test_a_subscription_with_a_name_that_nobody_could_show_is_not_told(world, name):
     world[2].homes.append(home(name, "iad1", "iad2"))
-    assert world[2].plane.facts().homes == ()
+    assert world[2].plane.facts.own().homes == ()
 
 
 NEAR = {"iad1": 1.0, "iad2": 20.0}  # the delay to a client

@@ -200,7 +200,7 @@ def test_a_pin_that_was_taken_away_does_not_count_against_the_most(world, monkey
         assert site.ask(PinUnit("u", UnitName("processor", name))).ok
     assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok
     # What is pinned is told before what is no more.
-    assert [each.iad for each in site.plane.facts().pins] == ["iad1", "", ""]
+    assert [each.iad for each in site.plane.facts.own().pins] == ["iad1", "", ""]
     assert site.ask(PinUnit("p", UnitName("processor", "a"), "iad1")).ok
     assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok  # the same again
     reply = site.ask(PinUnit("p", UnitName("processor", "b"), "iad1"))
@@ -212,10 +212,10 @@ def test_a_removed_topics_pin_goes_with_it(world):
     site.create("comfort")
     assert site.ask(PinUnit("p", COMFORT, "iad1")).ok
     site.remove("comfort")
-    assert site.plane.facts().pins == ()
+    assert site.plane.facts.own().pins == ()
     site.create("comfort")
     site.restart()
-    assert site.plane.facts().pins == ()
+    assert site.plane.facts.own().pins == ()
 
 
 def test_a_master_that_an_operator_names_is_looked_for_until_others_are(world):

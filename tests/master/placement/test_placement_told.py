@@ -57,7 +57,7 @@ def test_a_partners_short_messages_take_a_twentieth_of_a_masters_time(world, mon
         return []
 
     monkeypatch.setattr(plane, "_units_here", units)
-    heard = plane._gossip._heard["iad2"]
+    heard = plane.facts._gossip._heard["iad2"]
     same = SameFacts("iad2", heard.facts.epoch, heard.facts.number, 5.0, heard.told_as)
     for _ in range(100):
         world.deliver("iad2", "iad1", same)
@@ -126,11 +126,11 @@ def test_what_a_clone_hears_of_peers_is_told_beside_its_sources(world):
         site.arrivals["clone-a"]["iad2"] += 5
         site.peer_arrivals["clone-a"]["clone-b", "iad3"] += 10
         world.run(5.0)
-    (told,) = site.plane.facts().topics
+    (told,) = site.plane.facts.own().topics
     assert told.sources == (Source("iad2", 1.0),)
     assert told.peers == (PeerRate("clone-b", 2.0, "iad3"),)
     unit = Unit("processor", "clone-a")
-    view = site.plane.view(world.now)
+    view = site.plane.facts.view(world.now)
     assert view.world.processed("clone-a") == 3.0
     assert view.where(unit) == "iad1"
 
@@ -146,7 +146,7 @@ def test_a_peer_that_nobody_is_told_of_counts_as_a_source(world, name):
         site.arrivals["clone-a"]["iad1"] += 5
         site.peer_arrivals["clone-a"][name, "iad1"] += 10
         world.run(5.0)
-    (told,) = site.plane.facts().topics
+    (told,) = site.plane.facts.own().topics
     assert (told.sources, told.peers) == ((Source("iad1", 3.0),), ())
     assert known(world[2])["iad1"].facts.topics == (told,)
 
@@ -157,13 +157,13 @@ def test_of_a_clone_that_stays_nobody_is_told_and_it_is_not_drained(world):
     status = TopicStatus(Topic("clone.iad1.n1", processor="p", clone=clone), "ready", cpu_ms=100.0)
     site.kept["clone.iad1.n1"] = status
     site.arrivals["clone.iad1.n1"] = Counter({"iad1": 0})
-    before = site.plane.facts().compute
+    before = site.plane.facts.own().compute
     for _ in range(20):
         kept = site.kept["clone.iad1.n1"]
         site.kept["clone.iad1.n1"] = replace(kept, processed=kept.processed + 10)
         world.run(5.0)
-        site.plane._measured.count(world.now)
-    told = site.plane.facts()
+        site.plane.facts._measured.count(world.now)
+    told = site.plane.facts.own()
     assert told.topics == ()
     assert told.listeners == (Listeners("clone-b", 1),)
     assert told.compute == pytest.approx(before - 0.2)
@@ -182,7 +182,7 @@ def test_a_topic_of_more_sources_than_are_told_tells_what_all_give(world):
     for _ in range(20):
         site.arrivals["comfort"].update(dict.fromkeys(names, 50))
         world.run(5.0)
-    (told,) = site.plane.facts().topics
+    (told,) = site.plane.facts.own().topics
     assert len(told.sources) == 8
     assert told.per_s == pytest.approx(sum(each.per_s for each in told.sources) * 20 / 8)
 
@@ -195,7 +195,7 @@ def test_facts_of_a_stranger_do_not_come_with_a_grant(world):
 
 
 def test_a_report_names_as_many_masters_as_it_may(world):
-    gossip = world[1].plane._gossip
+    gossip = world[1].plane.facts._gossip
     for number in range(MAX_KNOWN):
         gossip.heard(PlacementFacts(f"m{number}", 1, 1, 5.0), world.now)
     report = world[1].ask(ShowPlacement("s"))
