@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zmq
-from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.known_names import KnownNames
 from agent.derived.last_values import LastValues
-from agent.directory.registrar_events import Registrant
 from agent.master.clones.clone_plane import ClonePlane
 from agent.master.clones.derived_plane import DerivedPlane
-from agent.master.market.autoscale_plane import AutoscalePlane
-from agent.master.market.control_plane import ControlPlane
-from agent.master.market.directory_link import DirectoryLink
-from agent.master.market.provisioning import LocalProvisioner, PodTable, Provisioner
+from agent.master.market.trade import Trade
 from agent.master.moves.handover_plane import HandoverPlane
 from agent.master.moves.home_plane import HomePlane
 from agent.master.moves.node_homes import NodeHomes
@@ -63,8 +58,9 @@ from agent.metrics.master_families import (
     WEBHOOK_UP,
 )
 from agent.net.options import IO_THREADS
-from agent.net.router import NODES_WAITING
+from agent.net.router import NODES_WAITING, Router
 from agent.net.secure_sockets import SecureSockets
+from agent.placement.handover.events import Record
 from agent.placement.latency_model import LatencyModel
 from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
@@ -75,10 +71,9 @@ from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import PolicyChanged, TellOperator, WriteRecord
 from agent.scheduling.shared_budget import SharedBudget
 from agent.wire.areas import AreaSet
-from agent.wire.directory import Offering
 from agent.wire.master_config import MasterConfig
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
-from agent.wire.pods_config import MasterPods
+from agent.wire.records import AnyRecord
 
 if TYPE_CHECKING:
     from agent.master.push.webhook_plane import WebhookPlane
@@ -132,9 +127,28 @@ class Master:
             sockets = config.sockets
             kinds = ("public", "nodes", "operator")
             self._addresses = {kind: getattr(sockets, kind) for kind in kinds}
-            self._connect(config, saved, model_of(config, folder))
+            self._sense(self._open_sockets(config))
+            self._notify(config, saved)
+            units = self._notifications.load_units()
+            self._process(config, units)
+            self._place(config, units, model_of(config, folder))
+            self._reactor.add_timer(self._state)
             self._call_out(config, folder)
-            self._trade(config, folder, run)
+            self._trade = Trade(
+                self._reactor,
+                config,
+                folder,
+                self._secure_sockets,
+                self._state,
+                self._records,
+                self._public,
+                self._peers,
+                self._operator,
+                self._query_scheduler,
+                self._task_scheduler,
+                run=run,
+                say=self._say,
+            )
             self._metrics = MetricsPlane(
                 self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
@@ -147,42 +161,39 @@ class Master:
             self._metrics.shows(KEY_EXPIRY, lambda: self._secure_sockets.key_expiry_s)
             undo.pop_all()
 
-    def _connect(
-        self, config: MasterConfig, saved: list[SaveNodeState], model: LatencyModel | None
-    ) -> None:
-        reactor, sockets = self._reactor, config.sockets
-        secure_sockets = self._secure_sockets
-        secure_sockets.attend(reactor)
-        most = config.clients.most_connections
-        public = secure_sockets.router("public", sockets.public, most_connections=most)
+    def _open_sockets(self, config: MasterConfig) -> Router | None:
+        """Open this master's sockets and the links to others; returns the socket for nodes."""
+        reactor, sockets, open_ = self._reactor, config.sockets, self._secure_sockets.router
+        self._secure_sockets.attend(reactor)
+        public = open_("public", sockets.public, most_connections=config.clients.most_connections)
         self._public = PublicPlane(reactor, public, self._rates)
         self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
-        operator = secure_sockets.router(
-            "operator", sockets.operator, most_connections=MAX_CONNECTIONS
-        )
+        operator = open_("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
         self._operator = OperatorPlane(reactor, operator)
-        nodes = (
-            secure_sockets.router("nodes", sockets.nodes, waiting=NODES_WAITING)
-            if sockets.nodes
-            else None
-        )
-        self._peers = Peers(reactor, secure_sockets, self._say)
+        self._operator.takes(StatusRequest, self._tell_status)
+        self._operator.takes(SetPolicy, self._set_policy)
+        self._peers = Peers(reactor, self._secure_sockets, self._say)
         fixed = partners_of(config)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys, by=CONFIGURED)
         for iad, (address, keys) in fixed.items():
             self._peers.connect(iad, address, keys, by=CONFIGURED)
-        self._membership = membership = MembershipPlane(
+        self._membership = MembershipPlane(
             reactor,
             config,
             self._public,
             self._peers,
-            secure_sockets,
+            self._secure_sockets,
             {iad: address for iad, (address, _) in fixed.items()},
             lambda: {*self._handovers.others, *self._placement.needs},
         )
+        return open_("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+
+    def _sense(self, nodes: Router | None) -> None:
+        """Set up queries: those of clients, the tasks of this IAD, and values derived from them."""
+        reactor = self._reactor
         QueryPlane(
             reactor,
             self._iad,
@@ -205,8 +216,11 @@ class Master:
         )
         self._task_plane.derived_taken = self._derived.taken
         reactor.performs(TellOperator, self._tell_operator)
-        place = place_of(config)
-        names = KnownNames(publishers(config, place), lambda: self._task_scheduler.known_channels)
+
+    def _notify(self, config: MasterConfig, saved: list[SaveNodeState]) -> None:
+        """Set up what pushes: alerts of nodes, subscriptions, and watches."""
+        reactor, tasks, place = self._reactor, self._task_scheduler, place_of(config)
+        self._names = KnownNames(publishers(config, place), lambda: tasks.known_channels)
         self._push = PushPlane(
             reactor,
             config,
@@ -214,12 +228,12 @@ class Master:
             self._state,
             self._notifications,
             self._public,
-            BrokerLinks(reactor, secure_sockets, self._public, self._iad, place, self._say),
+            BrokerLinks(reactor, self._secure_sockets, self._public, self._iad, place, self._say),
             time.time,
             self._say,
             self._writer,
             self._areas,
-            names,
+            self._names,
         )
         self._events = EventPlane(
             reactor,
@@ -227,14 +241,14 @@ class Master:
             self._records,
             self._push,
             time.time,
-            self._task_scheduler.node_on,
+            tasks.node_on,
             saved=saved,
             # Without records there is nowhere to store events.
             takes=bool(config.records.directory),
         )
         self._writer.drain()  # what it found in the records
-        self._task_scheduler.catalog.source = self._events.state
-        self._task_scheduler.ask_events(self._events.state.extent)
+        tasks.catalog.source = self._events.state
+        tasks.ask_events(self._events.state.extent)
         self._task_plane.take_events = self._events.arrived
         self._watch_plane = WatchPlane(
             reactor,
@@ -242,20 +256,19 @@ class Master:
             self._state,
             self._public,
             self._query_scheduler,
-            self._task_scheduler.channels,
+            tasks.channels,
             self._push,
             time.time,
-            lambda areas: len(self._task_scheduler.resources(areas)),
+            lambda areas: len(tasks.resources(areas)),
         )
+
+    def _process(self, config: MasterConfig, units: Sequence[Record]) -> None:
+        """Set up topics. `units` are those that move, or that standbys keep."""
         self._processors = ProcessorPlane(
-            reactor,
-            self._say,
-            config.processing,
-            iad=self._iad,
-            record=lambda record: reactor.perform([WriteRecord(record)]),
+            self._reactor, self._say, config.processing, iad=self._iad, record=self._record
         )
         self._topics = TopicPlane(
-            reactor,
+            self._reactor,
             self._iad,
             self._state,
             self._public,
@@ -267,15 +280,23 @@ class Master:
             self._say,
             self._processors,
             self._areas,
-            units := self._notifications.load_units(),
+            units,
             kept_guards(self._state),
             self._task_scheduler.channels,
         )
+        self._names.topics = lambda: self._topics.names
+
+    def _place(
+        self, config: MasterConfig, units: Sequence[Record], model: LatencyModel | None
+    ) -> None:
+        """Set up what moves units, takes them over, and decides where they live."""
+        reactor, secure_sockets = self._reactor, self._secure_sockets
+        partners = self._membership.partners
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
-        node_homes.may_join = lambda node: secure_sockets.may_join(node, sockets.nodes)
-        subscriber_homes = SubscriberHomes(reactor, self._iad, self._push, membership.partners)
-        self._homes = HomePlane(node_homes, subscriber_homes)
-        subscriber_homes.late_inboxes.on_late = self._homes.has_late
+        node_homes.may_join = lambda node: secure_sockets.may_join(node, config.sockets.nodes)
+        subscriber_homes = SubscriberHomes(reactor, self._iad, self._push, partners)
+        homes = HomePlane(node_homes, subscriber_homes)
+        subscriber_homes.late_inboxes.on_late = homes.has_late
         self._handovers = HandoverPlane(
             reactor,
             self._iad,
@@ -283,12 +304,12 @@ class Master:
             self._peers,
             self._operator,
             self._push,
-            [self._topics.moves, self._homes],
+            [self._topics.moves, homes],
             units,
-            partners=membership.partners,
+            partners=partners,
             wall=time.time,
             say=self._say,
-            record=lambda record: reactor.perform([WriteRecord(record)]),
+            record=self._record,
         )
         self._records.tell(lambda record, _now: node_homes.traffic.take(record))
         self._placement = PlacementPlane(
@@ -300,31 +321,27 @@ class Master:
             self._operator,
             self._topics,
             self._say,
-            partners=membership.partners,
+            partners=partners,
             mover=self._handovers,
             epoch=self._push.epoch,
             sizes=lambda: self._processors.sizes(self._push.bytes_for(CLIENT)),
             listeners=self._push.topics_named,
-            homes=self._homes.choices,
+            homes=homes.choices,
             model=model,
         )
         PlacementRecorder(
-            reactor,
-            self._placement.facts.own,
-            lambda record: reactor.perform([WriteRecord(record)]),
-            config.processing.record_s,
+            reactor, self._placement.facts.own, self._record, config.processing.record_s
         )
         self._handovers.admits = self._placement.admits
         self._handovers.given_up = self._placement.given_up
         self._handovers.stays = self._topics.stays
-        names.topics = lambda: self._topics.names
         self._topics.mover = self._handovers
         self._topics.elsewhere = self._placement.facts.topics_elsewhere
-        # Of the configuration only: all must have the same list.
         leases = LeasePlane(
             suspended_too(reactor.clock),
             self._iad,
-            {self._iad, *fixed},
+            # Of the configuration only: all must have the same list.
+            {self._iad, *partners_of(config)},
             self._state,
             self._public,
             self._peers,
@@ -341,7 +358,7 @@ class Master:
             time.time,
             self._say,
         )
-        self._clones = ClonePlane(
+        ClonePlane(
             reactor,
             self._iad,
             self._state,
@@ -353,14 +370,14 @@ class Master:
             self._task_scheduler,
             time.time,
             self._say,
-            partners=membership.partners,
+            partners=partners,
             elsewhere=self._placement.facts.topics_elsewhere,
             devices=self._derived,
             drifts=config.placement.drift,
         )
-        reactor.add_timer(self._state)
-        self._operator.takes(StatusRequest, self._tell_status)
-        self._operator.takes(SetPolicy, self._set_policy)
+
+    def _record(self, record: AnyRecord) -> None:
+        self._reactor.perform([WriteRecord(record)])
 
     def _areas(self) -> list[AreaSet]:
         """The areas that some node is known to cover."""
@@ -374,58 +391,6 @@ class Master:
 
             self._webhooks = WebhookPlane(self._reactor, hooks, self._push, time.time, self._say)
 
-    def _trade(self, config: MasterConfig, folder: Path, run: str) -> None:
-        """Set up the market, and the pods that it sells."""
-        market, address = config.market, config.sockets.reached_at
-        self._pods = self._provisioner(config.pods, folder)
-        if config.autoscale.enabled:
-            AutoscalePlane(
-                self._reactor, config, self._records, self._task_scheduler, self._pods, self._say
-            )
-        offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
-        keys = self._secure_sockets.public_keys
-        registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
-        self._directory = (
-            DirectoryLink(
-                self._reactor,
-                self._secure_sockets,
-                market.directories,
-                market.directory_keys,
-                registrant,
-                lease_s=market.lease_s,
-                say=self._say,
-            )
-            if market.directories
-            else None
-        )
-        ControlPlane(
-            self._reactor,
-            config,
-            self._state,
-            self._public,
-            self._peers,
-            self._operator,
-            self._directory,
-            self._query_scheduler,
-            self._task_scheduler,
-            self._pods,
-            run=run,
-            say=self._say,
-            keys=keys,
-            secure_sockets=self._secure_sockets,
-        )
-
-    def _provisioner(self, pods: MasterPods, folder: Path) -> Provisioner:
-        table = PodTable(self._state, pods.most)
-        if pods.provisioner == "local":
-            return LocalProvisioner(self._reactor, self._task_scheduler, table)
-        # The official client takes 30 MiB.
-        from agent.master.market.kubernetes.provisioner import KubernetesProvisioner
-
-        if pods.kubeconfig:
-            pods = replace(pods, kubeconfig=str(folder / pods.kubeconfig))
-        return KubernetesProvisioner(self._reactor, self._task_scheduler, table, pods, self._iad)
-
     def serve(self, stop: StopSignal) -> None:
         """Serve until told to stop."""
         self._say(listening(self._addresses))
@@ -434,7 +399,7 @@ class Master:
     def close(self) -> None:
         """Write pending data and close the sockets. It takes as long as the disk does."""
         self._metrics.close()
-        self._pods.close()
+        self._trade.pods.close()
         self._processors.close()
         self._writer.drain()  # acknowledgements of that data are still sent
         self._records.close()
@@ -462,7 +427,7 @@ class Master:
 
     def _status(self) -> IadStatus:
         public, tasks, peers = self._public, self._task_plane, self._peers
-        readers = (public, self._operator, tasks, peers, self._directory)
+        readers = (public, self._operator, tasks, peers, self._trade.directory)
         nodes = tuple(
             [self._events.described(node) for node in self._task_scheduler.node_statuses()]
         )
@@ -484,7 +449,7 @@ class Master:
             | self._membership.counters
             | self._standbys.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
-            | self._pods.counters
+            | self._trade.pods.counters
             | {
                 "malformed_frames": sum(part.malformed for part in readers if part is not None),
                 "messages_dropped": public.dropped
@@ -493,7 +458,7 @@ class Master:
                 + peers.dropped,
                 "records_lost": self._records.lost,
             },
-            registered=self._directory.registered if self._directory else None,
+            registered=self._trade.directory.registered if self._trade.directory else None,
             version=self._release,
             topics=self._topics.statuses,
             rooms={area: rooms[area] for each in nodes for area in each.areas if area in rooms},
