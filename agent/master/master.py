@@ -324,8 +324,8 @@ class Master:
             partners=partners,
             mover=self._handovers,
             epoch=self._push.epoch,
-            sizes=lambda: self._processors.sizes(self._push.bytes_for(CLIENT)),
-            listeners=self._push.topics_named,
+            sizes=lambda: self._processors.sizes(self._push.inboxes.bytes_for(CLIENT)),
+            listeners=self._push.inboxes.topics_named,
             homes=homes.choices,
             model=model,
         )

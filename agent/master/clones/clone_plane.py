@@ -360,7 +360,7 @@ class ClonePlane:
         self._reactor.perform(self._anchors.restore(kept, self._reactor.clock()))
         self._devices.begun(unreadable)
         ids = self._anchors.devices
-        for client, id_ in self._push.kept_for(CLIENT):
+        for client, id_ in self._push.inboxes.kept_for(CLIENT):
             device = client.removeprefix(CLIENT)
             if device not in unreadable and ids.get(device) != id_:
                 self._end_inbox(device, id_)

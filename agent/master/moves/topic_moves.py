@@ -214,7 +214,7 @@ class TopicMoves:
 
     def _forward(self, unit: Unit, to: str) -> None:
         wanted = client_of(to, unit.name)
-        for client, id_ in self._push.kept_for(wanted):
+        for client, id_ in self._push.inboxes.kept_for(wanted):
             if client == wanted:
                 self._late.begin(unit, to, id_, self._inboxes.wanted(client, id_))
 
@@ -393,7 +393,7 @@ class TopicMoves:
         if (contents := contents_of(items)) is None:
             then(UNREADABLE)
             return
-        found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
+        found = self._push.inboxes.ids_of(f"{TOPIC}{name}")
         found += [self._late.id_of(unit)] if self._late.client(unit) else []
         if not found:
             # Removed, or moved on; or it is taken back by its source, which keeps them itself.

@@ -3,7 +3,7 @@ subscribers."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -112,7 +112,7 @@ class PushPlane:
             wall=wall,
         )
         self._spool = Spool()
-        self._inboxes = self.inboxes = MovableInboxes(
+        self.inboxes = MovableInboxes(
             _read,
             InboxLimits.remembering(remembered, most_owned=config.clients.most_subscriptions),
             areas=areas,
@@ -158,7 +158,7 @@ class PushPlane:
             except ValueError as error:
                 raise ConfigError(f"overlay.advertise: {error}") from None
         spool, inboxes = store.load()
-        self._commit.take(self._inboxes.restore(inboxes, now))
+        self._commit.take(self.inboxes.restore(inboxes, now))
         self._spool.restore(spool, now)
         self._links.start(self._tell_broker)
         state.when_durable(self._epoch_is_kept)
@@ -309,23 +309,7 @@ class PushPlane:
     # --- subscribers ---------------------------------------------------------------------------
 
     def _inbox_has(self, event: i.InboxEvent) -> None:
-        self._commit.take(self._inboxes.handle(event, self._reactor.clock()))
-
-    def ids_of(self, client: str) -> list[str]:
-        """The ids of the subscriptions that are kept for a client."""
-        return self._inboxes.ids_of(client)
-
-    def kept_for(self, prefix: str) -> list[tuple[str, str]]:
-        """Client and id of the subscriptions of all clients whose name has this prefix."""
-        return self._inboxes.kept_for(prefix)
-
-    def bytes_for(self, prefix: str) -> dict[str, int]:
-        """The bytes in inboxes of clients whose name has this prefix, by the rest of the name."""
-        return self._inboxes.bytes_for(prefix)
-
-    def topics_named(self) -> Counter[str]:
-        """How many subscriptions name each topic. O(subscriptions)."""
-        return self._inboxes.topics_named()
+        self._commit.take(self.inboxes.handle(event, self._reactor.clock()))
 
     def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
         """Send a request about a client's subscriptions. Within this process `peer` is a function
@@ -334,14 +318,14 @@ class PushPlane:
         that shows is refused and ended."""
         if self._commit.refusing:
             return False
-        known = self._inboxes.has(client, message.id)
+        known = self.inboxes.has(client, message.id)
         self._inbox_has(self._not_refused[type(message)](peer, client, message))
         if (
             isinstance(message, Subscribe)
             and message.durable
             and isinstance(peer, RequestOrigin)
             and not known
-            and self._inboxes.has(client, message.id)
+            and self.inboxes.has(client, message.id)
         ):
             self._commit.settle(partial(self._written, peer, client, message), at_once=False)
         return True
@@ -379,7 +363,7 @@ class PushPlane:
             self.topics.next_due,
             self._broker.next_tick,
             self._spool.next_tick,
-            self._inboxes.next_tick,
+            self.inboxes.next_tick,
         )
         return min([due for due in parts if due is not None], default=None)
 
@@ -393,7 +377,7 @@ class PushPlane:
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):
                 self._spool_has(s.SpoolDue())
-            if _is_due(self._inboxes.next_tick, now):
+            if _is_due(self.inboxes.next_tick, now):
                 self._inbox_has(i.InboxesDue())
         if _is_due(self._commit.next_due, now):
             self._commit.tick(now)
@@ -421,7 +405,7 @@ class PushPlane:
     @property
     def open_subscriptions(self) -> int:
         """Subscriptions of clients of this master."""
-        return len(self._inboxes)
+        return len(self.inboxes)
 
     @property
     def spooled(self) -> int:
@@ -439,10 +423,10 @@ class PushPlane:
         broker = {f"overlay_{name}": count for name, count in self._broker.counters.items()}
         return {
             "open_subscriptions": self.open_subscriptions,
-            "notifications_waiting": self._inboxes.waiting,
+            "notifications_waiting": self.inboxes.waiting,
             "spool": self.spooled,
             **self._spool.counters,
-            **self._inboxes.counters,
+            **self.inboxes.counters,
             **broker,
             "alerts_not_announced": self._withheld,
             "overlay_undeliverable": self._undeliverable,

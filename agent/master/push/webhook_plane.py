@@ -88,7 +88,7 @@ class WebhookPlane:
         self._closed = False
         self._parts: dict[str, _Part] = {}
         for hook in hooks:
-            kept = push.ids_of(f"{CLIENT}{hook.config.name}")
+            kept = push.inboxes.ids_of(f"{CLIENT}{hook.config.name}")
             part = self._parts[hook.config.name] = _Part(hook, kept)
             reactor.listen(part.thread.fileno, part.thread.turn)
             self._has(part, WebhookStarted())

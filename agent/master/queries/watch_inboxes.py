@@ -67,7 +67,7 @@ class WatchInboxes:
     def begin(self, watches: Collection[str]) -> None:
         """End the subscriptions of watches that are not among these, by their documents' keys: the
         process was killed between ending the watch and its subscription."""
-        for client, subscription in self._push.kept_for(CLIENT):
+        for client, subscription in self._push.inboxes.kept_for(CLIENT):
             if client.removeprefix(CLIENT) not in watches:
                 self._end(client, subscription)
 

@@ -411,7 +411,7 @@ class TopicPlane:
         resting["offered"] += guarded  # perhaps their standbys have them
         instructions = self._topics.restore(topics, progress, now, unreadable, **resting)
         self._reactor.perform(instructions)
-        for client, incarnation in self._push.kept_for(CLIENT):
+        for client, incarnation in self._push.inboxes.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
             if self._topics.is_unreadable(name):
                 continue

@@ -30,6 +30,7 @@ class Others:
     """The other planes of the master."""
 
     def __init__(self) -> None:
+        self.inboxes = self
         self.ended: list[str] = []
 
     def takes(self, *_) -> None:

@@ -92,9 +92,6 @@ class Push:
         self.commit.take(changes)
         self.commit.after_commit(Then(then))
 
-    def kept_for(self, prefix):
-        return self.inboxes.kept_for(prefix)
-
     def ask(self, peer, client, request):
         kind = SubscribeArrived if isinstance(request, Subscribe) else AcknowledgeArrived
         self.take(self.inboxes.handle(kind(peer, client, request), self.now()))

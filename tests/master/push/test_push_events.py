@@ -315,7 +315,7 @@ def test_a_subscription_by_which_it_shows_that_the_disk_refuses_is_refused_and_e
     rig.disk.full = False
     rig.let_pass(RETRY_S)
     assert rig.public.replies == [refused], "it does not open when the disk is back"
-    assert rig.plane.ids_of("") == []
+    assert rig.plane.inboxes.ids_of("") == []
     rig.subscribe()
 
 

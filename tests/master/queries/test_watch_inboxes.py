@@ -182,13 +182,13 @@ def test_what_is_not_saved_is_not_acknowledged(rig):
 def test_the_next_start_ends_what_belongs_to_no_watch(rig):
     rig.subscribe_for()
     rig.subscribe_for(OTHER, "s2")
-    assert {client for client, _ in rig.plane.kept_for("watch/")} == {
+    assert {client for client, _ in rig.plane.inboxes.kept_for("watch/")} == {
         client_of(KEY), client_of(OTHER),
     }  # fmt: skip
     rig.watches = (document_of(OTHER),)
     rig.start()
     rig.let_pass()
-    assert rig.plane.kept_for("watch/") == [(client_of(OTHER), "s2")]
+    assert rig.plane.inboxes.kept_for("watch/") == [(client_of(OTHER), "s2")]
     rig.subscribe_for(OTHER, "s2")
     rig.alert(1)
     rig.let_pass()

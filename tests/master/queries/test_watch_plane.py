@@ -49,7 +49,8 @@ class Rig:
         self.disk = State(self.path, lambda: self.now, self.said.append, self)
         self.asked, self.replies, self.queries = [], [], []
         self.reactor = Reactor(lambda: self.now)
-        push = SimpleNamespace(kept_for=lambda _prefix: [], ask=self.ask)
+        inboxes = SimpleNamespace(kept_for=lambda _prefix: [])
+        push = SimpleNamespace(inboxes=inboxes, ask=self.ask)
         self.handlers = {}
         public = SimpleNamespace(
             takes=self.handlers.__setitem__,

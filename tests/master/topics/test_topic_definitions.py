@@ -31,11 +31,11 @@ def test_what_a_new_topic_costs_elsewhere_is_told_with_its_creation(rig):
 def test_a_removed_topic_leaves_nothing(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
-    assert rig.plane.kept_for("topic/")
+    assert rig.plane.inboxes.kept_for("topic/")
     assert rig.operate(RemoveTopic("r", "counted")) == TopicReport("r", ok=True)
     rig.let_pass(2.0)
     assert rig.processors.stopped == ["counted"]
-    assert rig.plane.kept_for("topic/") == []
+    assert rig.plane.inboxes.kept_for("topic/") == []
     assert rig.disk.topics == {}
     # What its processor still said does not count.
     rig.processors.process()
@@ -81,13 +81,13 @@ def test_a_topic_of_a_later_version_stays_as_it_is(rig):
     rig.let_pass()
     rig.processors.checkpoint()
     rig.let_pass()
-    kept = rig.disk.topics["counted"], rig.plane.kept_for("topic/")
+    kept = rig.disk.topics["counted"], rig.plane.inboxes.kept_for("topic/")
     documents = Documents(rig.now, b"\xc1")
     rig.start(documents)
     rig.let_pass(2.0)
     assert rig.topics.counters["unreadable_topics"] == 1
     assert documents.removed == []
-    assert (rig.disk.topics["counted"], rig.plane.kept_for("topic/")) == kept
+    assert (rig.disk.topics["counted"], rig.plane.inboxes.kept_for("topic/")) == kept
     rig.publish(Publish("p", "counted", {"vote": 4.0}, 2))
     # The version that can read it goes on from there, with what came meanwhile.
     rig.start(Documents(rig.now))

@@ -54,7 +54,7 @@ def test_messages_are_counted_by_where_they_were_published_and_who_names_the_top
         rig.publish(Publish("p", "notes", {"vote": 3.0}, number))
     assert rig.topics.arrivals == {"notes": {"iad1": 3}}
     rig.subscribe('topic = "notes" or topic in ("other", "notes") or value > 3', name="t")
-    assert rig.plane.topics_named() == {"notes": 1, "other": 1}
+    assert rig.plane.inboxes.topics_named() == {"notes": 1, "other": 1}
     removed = []
     rig.topics.on_removed = removed.append
     rig.operate(RemoveTopic("r", "notes"))

@@ -125,8 +125,8 @@ def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(ri
 
 def test_an_inbox_that_a_kill_left_is_ended_at_the_start(rig):
     rig.operate(CreateTopic("c", NOTES))
-    assert rig.plane.kept_for("topic/")
+    assert rig.plane.inboxes.kept_for("topic/")
     rig.start()  # without its document
     rig.let_pass(2.0)
-    assert rig.plane.kept_for("topic/") == []
+    assert rig.plane.inboxes.kept_for("topic/") == []
     assert rig.disk.topics == {}
