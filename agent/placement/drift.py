@@ -113,16 +113,3 @@ def peers(placement: Placement, unit: Unit) -> list[Unit]:
             found |= dict.fromkeys(Unit("home", client) for client in members)
     found.pop(unit, None)
     return [each for each in found if placement.where(each) is not None]
-
-
-def involved(price: Price, move: Move) -> list[str]:
-    """The masters that have to grant a move: source and target, and where messages are delegated
-    also those of its topics' publishers, whose costs depend on it. O(members)."""
-    names = [each for each in (move.source, move.target) if each is not None]
-    if price.congestion.far_s > 0:
-        placement = price.placement
-        for peer in peers(placement, move.unit):
-            at = placement.where(peer)
-            assert at is not None
-            names.append(placement.world.masters[at].name)
-    return list(dict.fromkeys(names))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.placement.congestion import Congestion, Delegation, Limits, Waiting
-from agent.placement.drift import Drift, involved, peers
+from agent.placement.drift import Drift, peers
 from agent.placement.grants import Grants
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
@@ -22,6 +22,19 @@ K = 0.01
 LASTS_S = 10.0
 SCHEDULES = 10_000
 PIECES = 50
+
+
+def involved(price: Price, move: Move) -> list[str]:
+    """The masters that have to grant a move: source and target, and where messages are delegated
+    also those of its topics' publishers, whose costs depend on it."""
+    names = [each for each in (move.source, move.target) if each is not None]
+    if price.congestion.far_s > 0:
+        placement = price.placement
+        for peer in peers(placement, move.unit):
+            at = placement.where(peer)
+            assert at is not None
+            names.append(placement.world.masters[at].name)
+    return list(dict.fromkeys(names))
 
 
 class Schedule:

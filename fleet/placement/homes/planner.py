@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
@@ -13,7 +13,7 @@ from agent.placement.moves import Move, Reason, check_plan
 from agent.placement.placement import Placement
 from agent.placement.world import PlacementError, Unit, World
 from fleet.placement.homes.accounts import Accounts
-from fleet.placement.homes.baselines import nearest_homes, otos_homes, random_homes
+from fleet.placement.homes.baselines import nearest_homes, otos_homes
 from fleet.placement.homes.case import NOWHERE, Bools, Case, CaseError, Floats, Ints
 from fleet.placement.homes.reloc import reloc_homes
 from fleet.placement.homes.search import Effort, greedy_homes, improve, settle
@@ -46,7 +46,7 @@ class Homes(Struct, frozen=True):
     def plan(self, placement: Placement) -> list[Move]:
         """Moves of homes, the greatest gain first where order does not matter. PlacementError in
         one line where no plan keeps the limits, or a client has nowhere to live."""
-        return _plan(placement, self.delegate_s, self.choose)
+        return plan_by(placement, self.delegate_s, self.choose)
 
     def choose(self, case: Case, present: Ints) -> Ints:
         """Homes of a case whose clients live at `present` now."""
@@ -64,33 +64,11 @@ class Homes(Struct, frozen=True):
         return min(plans, key=lambda home: _cost(case, home, present, self.move_cost))
 
 
-class Simple(Struct, frozen=True):
-    """Baselines for `homes`, as planners of the same kind: `random`, `nearest`, `otos`,
-    `otos-least-used`, `reloc`."""
-
-    name: str
-    delegate_s: float
-    clusters: int = 4
-    seed: int = 1
-
-    def plan(self, placement: Placement) -> list[Move]:
-        """Moves of homes; what a master cannot take is delegated."""
-        choices: Mapping[str, Callable[[Case], Ints]] = {
-            "random": lambda case: random_homes(case, self.seed),
-            "nearest": nearest_homes,
-            "otos": lambda case: otos_homes(case, "centroid"),
-            "otos-least-used": lambda case: otos_homes(case, "least used"),
-            "reloc": lambda case: reloc_homes(case, self.clusters, self.seed),
-        }
-        if self.name not in choices:
-            raise PlacementError(f"there is no planner {self.name!r}: {', '.join(choices)}")
-        choose = choices[self.name]
-        return _plan(placement, self.delegate_s, lambda case, _: choose(case))
-
-
-def _plan(
+def plan_by(
     placement: Placement, delegate_s: float | None, choose: Callable[[Case, Ints], Ints]
 ) -> list[Move]:
+    """Moves to where `choose` has the homes of a case, given where they live; the rest as for
+    `Homes`."""
     world = placement.world
     clients = list(world.reach)
     if not clients:

@@ -21,11 +21,19 @@ from agent.placement.world import (
     Unit,
     World,
 )
-from fleet.placement.homes.planner import Homes, Simple
+from fleet.placement.homes.baselines import nearest_homes, otos_homes, random_homes
+from fleet.placement.homes.planner import Homes, plan_by
+from fleet.placement.homes.reloc import reloc_homes
 from tests.placement.worlds import choices, world
 
 FAR_S = 0.2
-NAMES = ("random", "nearest", "otos", "otos-least-used", "reloc")
+BASELINES = {
+    "random": lambda case, _: random_homes(case, 1),
+    "nearest": lambda case, _: nearest_homes(case),
+    "otos": lambda case, _: otos_homes(case, "centroid"),
+    "otos-least-used": lambda case, _: otos_homes(case, "least used"),
+    "reloc": lambda case, _: reloc_homes(case, 4, 1),
+}
 
 
 def placed(seed, *, leave_out=0.0):
@@ -89,12 +97,12 @@ def test_a_plan_brings_what_it_says_by_the_products_price(seed):
     assert all(move.epoch == 0 and move.reason == "plan" for move in moves)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("seed", range(3))
 def test_ours_is_never_dearer_than_the_others(name, seed):
     ours, theirs = placed(seed, leave_out=0.3), placed(seed, leave_out=0.3)
     follow(ours, Homes(FAR_S, kicks=3).plan(ours))
-    follow(theirs, Simple(name, FAR_S).plan(theirs))
+    follow(theirs, plan_by(theirs, FAR_S, BASELINES[name]))
     totals = [Price(each, Limits("cloud", FAR_S)).total() for each in (ours, theirs)]
     assert totals[0] <= totals[1] + 1e-6
     assert all(each.where(Unit("home", "c0")) is not None for each in (ours, theirs))
@@ -203,9 +211,7 @@ def test_limits_that_nothing_keeps_are_told_unless_there_is_a_delegate():
     assert {m.unit.name for m in Homes(FAR_S).plan(placement)} == {"b", "c"}
 
 
-def test_an_unknown_planner_or_delay_is_refused():
-    with pytest.raises(PlacementError, match="there is no planner 'best': random, nearest"):
-        Simple("best", FAR_S).plan(two_masters())
+def test_a_delay_that_is_none_is_refused():
     with pytest.raises(PlacementError, match="the delay to the delegate is -1"):
         Homes(-1).plan(two_masters())
 
@@ -217,7 +223,7 @@ def test_a_master_that_most_members_do_not_reach_is_no_ones_nearest(name):
     clients += [Client(f"c{n}", {"near": 0.01}) for n in (1, 2)]
     topic = Topic("t", {"c0": 1.0}, frozenset({"c1", "c2"}))
     placement = Placement(World(masters, [Link("far", "near", 0.05)], clients, [topic]))
-    moves = Simple(name, FAR_S).plan(placement)
+    moves = plan_by(placement, FAR_S, BASELINES[name])
     assert {move.unit.name: move.target for move in moves} == dict.fromkeys(
         ["c0", "c1", "c2"], "near"
     )
