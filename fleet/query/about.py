@@ -15,6 +15,7 @@ from agent.wire.about import EVERYWHERE, About, ServiceInfo
 from agent.wire.figures import percentile_in_words
 from agent.wire.listing import few
 from agent.wire.messages import Answer, Slo
+from agent.wire.units import sign_of
 from fleet.common import exits
 from fleet.query import replies, words
 from fleet.query.query import EXIT_STATUS
@@ -22,13 +23,6 @@ from fleet.terminal import output, screen
 from fleet.terminal.screen import line, local_time, plain_table, show_table
 from fleet.terminal.units import format_ms
 
-SIGNS: Final = {
-    "celsius": "°C",
-    "percent": "%",
-    "ppm": "ppm",
-    "lux": "lx",
-    "hectopascal": "hPa",
-}
 NAMED_AREAS: Final = 3
 # What a master of an earlier version says of the form.
 UNKNOWN_FORM: Final = "$.form"
@@ -153,12 +147,7 @@ def show_areas(terminal: Console, answer: Answer) -> None:
 
 def channel_words(about: About) -> list[str]:
     """``temperature °C``, ``vote``."""
-    return [f"{each.name} {sign(each.unit)}".rstrip() for each in about.channels]
-
-
-def sign(unit: str) -> str:
-    """Sign of a unit as people write it."""
-    return SIGNS.get(unit, unit)
+    return [f"{each.name} {sign_of(each.unit)}".rstrip() for each in about.channels]
 
 
 def channels_in(answer: Answer) -> tuple[Channel, ...]:
@@ -178,7 +167,7 @@ def show_channels(terminal: Console, channels: Sequence[Channel]) -> None:
         return
     table = plain_table("channel", "unit", "areas", left=2)
     for each in channels:
-        table.add_row(each.name, sign(each.unit) or "–", f"{each.areas:,}")
+        table.add_row(each.name, sign_of(each.unit) or "–", f"{each.areas:,}")
     show_table(terminal, table)
 
 

@@ -13,7 +13,7 @@ from agent.wire.base import QueryForm
 from agent.wire.buckets import Buckets
 from agent.wire.messages import Answer, AreaResult, Series
 from agent.wire.quality import names
-from fleet.query.about import sign
+from agent.wire.units import sign_of
 from fleet.terminal.screen import unit_of
 
 Kind = Literal["time", "text", "float", "count"]
@@ -77,7 +77,7 @@ NONE: Final[Units] = {}
 def units_of(about: Answer) -> dict[tuple[str, str], str]:
     """The units in an answer of form `about`, as people write them."""
     return {
-        (result.area, each.name): sign(each.unit)
+        (result.area, each.name): sign_of(each.unit)
         for result in about.results
         for each in (() if result.about is None else result.about.channels)
         if each.unit

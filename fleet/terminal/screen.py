@@ -17,6 +17,7 @@ from agent.wire.figures import percentile_in_words
 from agent.wire.listing import few
 from agent.wire.messages import Answer, Missing, Slo
 from agent.wire.records import TaskRecord
+from agent.wire.units import usual_sign
 from fleet.terminal.output import printable
 from fleet.terminal.summary import (
     AreaSummary,
@@ -31,13 +32,6 @@ from fleet.terminal.units import format_duration, format_limit, format_ms, forma
 from fleet.terminal.wrapping import fitted, folded, harmless, spaced
 from sensors.quality.limits import quantity_of
 
-UNITS: Final = {
-    "temperature": "°C",
-    "humidity": "%",
-    "co2": "ppm",
-    "light": "lx",
-    "pressure": "hPa",
-}
 # Channels side by side in one table.
 MAX_ABREAST: Final = 2
 GAPS: Final = {
@@ -265,7 +259,7 @@ def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
 def unit_of(channel: str) -> str:
     """The unit of a channel, derived from its name; empty if unknown. Raw values are in their
     sensor's own unit."""
-    return "" if channel.endswith(RAW) else UNITS.get(quantity_of(channel), "")
+    return "" if channel.endswith(RAW) else usual_sign(quantity_of(channel))
 
 
 def told_by_units(channels: Sequence[str]) -> bool:

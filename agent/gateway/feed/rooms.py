@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from agent.wire.areas import with_parents
 from agent.wire.base import MAX_CHANNELS
 from agent.wire.messages import Aggregate, Answer, ChannelAggregate
+from agent.wire.units import sign_of, usual_sign
 
 State = Literal["live", "stale", "missing"]
 Quality = Literal["good", "suspect", "bad"]
@@ -36,10 +37,6 @@ SILENT: Final = "nothing new from it"
 LOST: Final = "the master does not answer"
 NOT_SHOWN: Final = "not shown, as there are more than {most:,} areas; {count:,} in all are not"
 NOT_NAMED: Final = "{why}; so are {count:,} areas that are not named"
-# How a driver names a unit, and its sign.
-SIGNS: Final[Mapping[str, str]] = {"celsius": "°C", "percent": "%", "kelvin": "K", "lux": "lx"}
-# Units of channels for which the master tells none.
-UNITS: Final[Mapping[str, str]] = {"temperature": "°C", "humidity": "%"}
 
 
 class Reading(Struct, frozen=True):
@@ -378,11 +375,6 @@ def facts_of(answer: Answer) -> list[AreaFacts]:
     ]
 
 
-def sign_of(unit: str) -> str:
-    """The sign of a unit, or its name."""
-    return SIGNS.get(unit, unit)
-
-
 def _readings(
     aggregate: Aggregate, facts: AreaFacts, before: Mapping[str, Reading]
 ) -> dict[str, Reading]:
@@ -392,7 +384,7 @@ def _readings(
     for name, channel in aggregate.channels.items():
         if name not in readings and len(readings) >= MAX_CHANNELS:
             continue
-        unit = facts.units.get(name) or UNITS.get(name, "")
+        unit = facts.units.get(name) or usual_sign(name)
         at_ms = aggregate.last_ms if channel.last_ms is None else channel.last_ms
         readings[name] = Reading(newest(channel), at_ms, quality_of(channel), unit)
     return readings

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.client import Client, NoReplyError
-from agent.gateway.feed.rooms import UNITS
 from agent.gateway.http.asking import BusyError
 from agent.gateway.http.problems import Problem, of_refusal
 from agent.gateway.http.requests import (
@@ -30,6 +29,7 @@ from agent.wire.codec import JSON as WIRE_JSON
 from agent.wire.listing import few
 from agent.wire.messages import Answer, Missing, Query, Slo, Window
 from agent.wire.packed import PackedColumn
+from agent.wire.units import usual_sign
 
 LABEL: Final = "http"
 OF_READINGS: Final = "readings"
@@ -241,7 +241,7 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
         0 if first is None else first.start_ms,
         0 if first is None else first.length_ms,
         columns,
-        {name: units.get(name) or UNITS.get(name, "") for name in columns},
+        {name: units.get(name) or usual_sign(name) for name in columns},
         missing,
         all(answer.slo_met for answer in answers),
         max(answer.elapsed_ms for answer in answers),

@@ -25,6 +25,7 @@ CLASSES: Final = {
     ("humidity", "%"): "humidity",
     ("pressure", "hPa"): "atmospheric_pressure",
     ("co2", "ppm"): "carbon_dioxide",
+    ("light", "lx"): "illuminance",
 }
 _NOT_IN_AN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+")
 

@@ -115,10 +115,10 @@ def test_channels_are_counted_by_unit():
         about.Channel("vote", "", 1),
     )
     assert printed(about.show_channels, found) == [
-        "channel      unit    areas",
-        "temperature  °C          2",
-        "temperature  kelvin      1",
-        "vote         –           1",
+        "channel      unit  areas",
+        "temperature  °C        2",
+        "temperature  K         1",
+        "vote         –         1",
     ]
     assert printed(about.show_channels, ()) == ["no channels"]
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from agent.gateway.outputs.home_assistant import Discovery, device_id, is_birth
 from agent.gateway.outputs.topics import Topics, level
 from agent.wire.areas import AREA_PATTERN
+from agent.wire.units import sign_of
+from sensors.quality.limits import DEFAULTS
 from tests.gateway.samples import notification
 
 TOPICS = Topics("home")
@@ -80,6 +82,13 @@ def test_a_second_sensor_of_a_class_and_an_unknown_one_have_names():
     assert parts["voc"]["name"] == "Voc"
     assert "dev_cla" not in parts["voc"]
     assert "unit_of_meas" not in parts["door"]
+
+
+@pytest.mark.parametrize(("quantity", "unit"), DEFAULTS)
+def test_what_our_drivers_measure_has_a_class(quantity, unit):
+    part = document({quantity: sign_of(unit)})["cmps"][quantity]
+    assert part["dev_cla"]
+    assert part["unit_of_meas"] in ("°C", "%", "ppm", "lx", "hPa")
 
 
 def test_a_unit_that_a_class_does_not_take_gets_none():

@@ -8,6 +8,7 @@ from pyspark.sql import Column as ColumnExpression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
+from agent.wire.units import usual_sign
 from fleet.report.page import drawing, maps
 from fleet.report.page.markup import (
     LONGEST,
@@ -30,13 +31,6 @@ DAYS: Final = 28
 MAP: Final = 4
 # Segments that an area can have.
 DEEPEST: Final = 16
-UNITS: Final = {
-    "temperature": "°C",
-    "humidity": "% RH",
-    "co2": "ppm",
-    "light": "lx",
-    "pressure": "hPa",
-}
 PALETTES: Final = {"temperature": "inferno", "humidity": "viridis"}
 
 
@@ -74,7 +68,7 @@ def _mean() -> ColumnExpression:
 
 def unit_of(channel: str) -> str:
     """The unit of a channel, by its quantity; empty if unknown."""
-    return UNITS.get(quantity_of(channel), "")
+    return usual_sign(quantity_of(channel))
 
 
 def _with_unit(channel: str, longest: int) -> str:
