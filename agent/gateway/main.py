@@ -25,8 +25,10 @@ def main() -> None:
         config = with_outputs(config, folder)
         check(config, folder)
         from agent.gateway.http import server  # --help does without
+        from agent.gateway.outputs.configured import check_outputs
         from agent.gateway.tokens import Access
 
+        check_outputs(config, folder)
         if given.check:
             server.tls_context(config, folder)
             Access(str(folder / config.access.file))

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
+
+
+def in_words(error: Exception) -> str:
+    """Why there was no connection, for an operator; in the error's own words if they will do. The
+    address is not named, as it may be a secret."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return "it speaks no TLS on that port"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens on that host and port"
+    if isinstance(error, socket.gaierror):
+        return f"its host name was not found: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class AttemptLimit:

@@ -8,7 +8,7 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, NamedTuple
 
-from agent.net.attempt_limit import AttemptLimit
+from agent.net.attempt_limit import AttemptLimit, in_words
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
 
@@ -64,8 +64,8 @@ class Poster:
                 connection.request("POST", self._target.path, request.body, request.headers)
                 return _read(connection)
             except (OSError, HTTPException) as error:
-                why = limit.ended(error) or _one_line(str(error) or type(error).__name__)
-                return Answered(0, why)
+                why = limit.ended(error) or in_words(error)
+                return Answered(0, _one_line(why))
 
     def _connection(self) -> HTTPConnection:
         _, host, port, _ = self._target

@@ -226,8 +226,11 @@ def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
         none = "no service is named, and there is no default here"
     else:
         none = f"no service {service} here"
+    if not there:
+        more = "ask a master that has one, or have this IAD's operator create one"
+        return f"{none}, nor any other; {more}"
     if not allowed:
-        others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
+        others = f", {len(there)} other{'s' * (len(there) != 1)}"
         return f"{none}{others}; ask this IAD's operator"
     meant = "" if service == DEFAULT_SERVICE else _or(service, allowed)
     verb = "here is" if len(allowed) == 1 else "here are"

@@ -16,6 +16,7 @@ from fleet.terminal.units import format_limit
 # How a master refuses a service that it does not have, and where it names no other.
 NO_SERVICE: Final = "no service "
 OPERATOR_S: Final = "ask this IAD's operator"
+CREATES: Final = "have this IAD's operator create one"  # where there is no service at all
 HINT: Final = " with the address of its operator socket, and name one with --service"
 
 
@@ -47,6 +48,8 @@ def refused(message: str, master: str) -> int:
             operator = running.operator_of(master)
             message += f": `fleet service list --operator {operator or 'ADDRESS'}`"
             message += "" if operator else HINT
+        elif message.endswith(CREATES):
+            message += ": `fleet service create`"
         else:
             message += "; choose one with --service"
     return exits.fail(f"refused: {message}", exits.REFUSED)

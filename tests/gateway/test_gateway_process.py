@@ -156,10 +156,20 @@ def test_a_run_s_page_asks_the_operators_of_all_its_iads(tmp_path, monkeypatch):
         ('[http]\ncertificate = "c.pem"\nprivate_key = "k.pem"', "c.pem and k.pem"),
         ('[master]\nkey = "k"\nkeys = ["m"]', "k: No such file"),
         ('[acess]\nfile = "x"', "access"),
+        ('[mqtt]\naddress = "mqtt://h"\nfilter = "value >"', "mqtt.filter"),
+        ('[mqtt]\naddress = "mqtts://h"\nca = "no.pem"', "mqtt.ca: there is no file"),
+        ('[line_protocol]\nurl = "http://h/"\nauthorization_file = "open"', "chmod 600"),
+        ('[[ntfy]]\nname = "n"\nurl = "https://h/t"\ntoken_file = "no"', "no: No such file"),
+        (
+            '[email]\nserver="h:25"\nsender="a@b"\nto=["a@b"]\nuser="a"\npassword_file="open"',
+            "chmod 600",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_work_is_one_line(tmp_path, text, words):
     config = tmp_path / "gateway.toml"
+    (tmp_path / "open").write_text("a secret that all may read")
+    (tmp_path / "open").chmod(0o644)
     config.write_text(text)
     for more in ((), ("--check",)):
         found = subprocess.run(

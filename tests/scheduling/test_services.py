@@ -82,11 +82,12 @@ def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
 
 def test_whoever_names_no_service_is_told_of_those_that_he_may_query():
     rig = QueryRig(())
+    nor_any = "nor any other; ask a master that has one, or have this IAD's operator create one"
     rig.ask("b1")
     rig.do(service(("iad4", "b1/f4"), name="climate"), 0.0)
     rig.ask("b1")
     assert [answer.message for answer in rig.answers] == [
-        "no service is named, and there is no default here; ask this IAD's operator",
+        f"no service is named, and there is no default here, {nor_any}",
         "no service is named, and there is no default here; there is climate",
     ]
     for name in ("a", "b", "c", "secret"):

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agent.gateway.config import GatewayConfig
 from agent.gateway.outputs.base import Output, Sources
+from agent.gateway.outputs.from_config import check_output
+
+
+def check_outputs(config: GatewayConfig, folder: Path) -> None:
+    """ConfigError in one line for a filter or a file that cannot be used; nothing is made."""
+    check_output(config.mqtt, folder, "mqtt")
+    check_output(config.line_protocol, folder, "line_protocol")
+    for each in config.ntfy:
+        check_output(each, folder, "ntfy", f" of {each.name}")
+    check_output(config.email, folder, "email")
 
 
 def outputs_of(config: GatewayConfig, sources: Sources) -> list[Output]:

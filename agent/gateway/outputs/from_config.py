@@ -63,6 +63,19 @@ def tls_context(folder: Path, ca: str, where: str) -> Callable[[], ssl.SSLContex
     return partial(ssl.create_default_context, cafile=str(folder / ca) if ca else None)
 
 
+def check_output(section: object, folder: Path, kind: str, of: str = "") -> None:
+    """ConfigError for a filter or a file of this section that cannot be used, as when the output is
+    made; `of` ends the name of each key."""
+    for name in ("filter", "ca", "password_file", "authorization_file", "token_file"):
+        given, where = getattr(section, name, ""), f"{kind}.{name}{of}"
+        if name == "filter" and given:
+            configured_matcher(given, where)
+        elif name == "ca":
+            tls_context(folder, given, where)
+        else:
+            secret_line(folder, given, where)
+
+
 def poster(url: str, timeout_s: float, folder: Path, ca: str, where: str) -> Poster:
     """Posts to that address; ConfigError."""
     return Poster(target(url), timeout_s, tls_context(folder, ca, where))

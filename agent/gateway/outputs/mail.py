@@ -20,7 +20,7 @@ from agent.gateway.outputs.alert_sender import AlertSender
 from agent.gateway.outputs.alert_text import NameOf, body, subject
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
-from agent.net.attempt_limit import AttemptLimit
+from agent.net.attempt_limit import AttemptLimit, in_words
 from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"
@@ -166,7 +166,7 @@ def _delivered(refused: Mapping[str, tuple[int, bytes]]) -> Answered:
 def _failed(error: Exception) -> Answered:
     if isinstance(error, smtplib.SMTPResponseException):
         return _worst([error.smtp_code], f"{error.smtp_code} {_text(error.smtp_error)}")
-    return Answered(0, _text(error) or type(error).__name__)
+    return Answered(0, _text(in_words(error)))
 
 
 def _worst(codes: Sequence[int], line: str) -> Answered:

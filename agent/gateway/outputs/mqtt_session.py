@@ -15,6 +15,7 @@ from select import POLLIN, POLLOUT, poll
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent.gateway.outputs.mqtt_events import Connected, Delivered, Disconnected, Heard, Publish
+from agent.net.attempt_limit import in_words
 from agent.runtime.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Session:
         except (OSError, ValueError) as error:
             refused = isinstance(error, ConnectionRefusedError)
             there = f"nothing listens at {self._broker.host}:{self._broker.port}"
-            self._end(there if refused else _one_line(error))
+            self._end(there if refused else in_words(error))
             for each in made:
                 each.close()
             return

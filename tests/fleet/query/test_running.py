@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.scheduling.admission import unknown_service
+from agent.wire.principals import Sender
 from fleet.cli.commands import run
 from fleet.query import known_areas, running
 from fleet.query.running import Addresses
@@ -251,6 +253,8 @@ def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):
         assert replies.refused(text, "tcp://127.0.0.1:1") == 3
         assert replies.refused(text, "tcp://127.0.0.1:9") == 3
         assert replies.refused("no service nope here; there is air", "tcp://127.0.0.1:1") == 3
+        none = unknown_service("nope", (), Sender("anyone", ""))
+        assert replies.refused(none, "tcp://127.0.0.1:1") == 3
     assert capsys.readouterr().err.splitlines() == [
         (
             "fleet: refused: no service nope here, 2 others; ask this IAD's operator: "
@@ -262,6 +266,7 @@ def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):
             "and name one with --service"
         ),
         "fleet: refused: no service nope here; there is air; choose one with --service",
+        f"fleet: refused: {none}: `fleet service create`",
     ]
 
 
