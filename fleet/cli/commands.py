@@ -71,6 +71,10 @@ HEADINGS = {
 }
 
 
+# A master has both; a command takes the address of one.
+SOCKETS = {"--master": "--operator", "--operator": "--master"}
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; the exit status."""
     if instruction := os.environ.get(completion.VARIABLE):
@@ -85,6 +89,8 @@ def run(arguments: Sequence[str]) -> int:
         where = getattr(error, "ctx", None)
         command = where.command_path if where else _named(arguments)
         text = error.format_message().rstrip(".")
+        if isinstance(error, click.NoSuchOption) and where is not None:
+            text = _other_socket(error.option_name, where.command) or text
         see = " See" if text.endswith("?") else "; see"
         return exits.fail(f"{text}{see} {command} --help", exits.USAGE)
     except click.exceptions.Exit as ended:
@@ -99,6 +105,13 @@ def run(arguments: Sequence[str]) -> int:
         return exits.fail(str(error), exits.USAGE)
     except click.Abort:
         return exits.fail("interrupted", exits.INTERRUPTED)
+
+
+def _other_socket(option: str, command: click.Command) -> str:
+    """What is wrong where an option names the wrong one of a master's sockets; else empty."""
+    other = SOCKETS.get(option, "")
+    takes = any(other in parameter.opts for parameter in command.params)
+    return f"No such option {option!r}. Did you mean {other!r}?" if takes else ""
 
 
 def _named(arguments: Sequence[str]) -> str:

@@ -203,6 +203,8 @@ def test_only_a_complete_answer_keeps_its_slo(
         (["query", "b1/f4"], "an area needs its option: --area b1/f4; see fleet query --help\n"),
         (["query", "--mster", "tcp://h:1"], "--master"),
         (["query", "--mster", "tcp://h:1"], "; see fleet query --help\n"),
+        (["query", "--operator", "tcp://h:1"], "Did you mean '--master'?"),
+        (["topic", "create", "x", "--master", "tcp://h:1"], "Did you mean '--operator'?"),
         (["service", "create", "a b"], "; see fleet service create --help\n"),
         (["query", "--master", "tcp://h:1", "--key", "k"], "; see fleet query --help\n"),
         (["watch", "--master", "tcp://h:1", "--area", "b1", "--every", "10ms"], "from 50ms"),

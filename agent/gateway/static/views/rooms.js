@@ -169,7 +169,9 @@ export default function Rooms() {
       state.heard === null
         ? "Asking for the rooms …"
         : look === 0
-          ? `All ${count(rooms.length, "room")} are comfortable.`
+          ? rooms.length === 1
+            ? "The room is comfortable."
+            : `All ${count(rooms.length, "room")} are comfortable.`
           : html`<b>${look} of ${count(rooms.length, "room")} ${look === 1 ? "needs" : "need"} a look</b>, ${rooms.length - look} comfortable.`
     }</p><//>
     <div class="tools">
