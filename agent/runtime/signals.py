@@ -37,8 +37,10 @@ class Start:
             self._waiting = write
 
     def serves(self) -> None:
-        """Declare that the agent serves from now on."""
+        """Declare that the agent serves from now on. In the background it leaves its terminal,
+        whose end would be its own; before, Ctrl-C there is for it, too."""
         if self._waiting is not None:
+            os.setsid()
             log = _write_into(self._log) if self._log else ""
             with suppress(BrokenPipeError):  # the waiting parent has ended
                 os.write(self._waiting, log.encode(errors="surrogateescape") + b"\n")

@@ -204,8 +204,9 @@ class MasterTargets:
 
     def from_directory(self, frame: bytes) -> None:
         """What the registration service replies."""
-        assert self.master._directory is not None
-        hear(self.master._directory._sockets[0], frame)
+        directory = self.master._trade.directory
+        assert directory is not None
+        hear(directory._sockets[0], frame)
         self.turn()
 
     def from_neighbour(self, frame: bytes) -> None:

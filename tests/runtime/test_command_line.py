@@ -1,6 +1,7 @@
 """The command line that all agents share, as processes: what they say, and what they end with."""
 
 import os
+import pty
 import re
 import select
 import signal
@@ -252,6 +253,30 @@ def test_in_the_background_it_returns_when_it_serves(tmp_path: Path) -> None:
             os.close(ended)
         for each in begun:
             each.communicate(timeout=60)
+
+
+def test_in_the_background_it_outlives_its_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(AGENTS["sanderling-master"].replace("tcp://127.0.0.1:", f"ipc://{tmp_path}/"))
+    command = [*agent_command("sanderling-master"), "--config", str(file), "--background"]
+    shell, terminal = pty.fork()
+    if shell == 0:
+        os.execv(command[0], command)
+    shown = b""
+    while not (said := re.search(rb"serves: kill (\d+) ends it", shown)):
+        shown += os.read(terminal, 4_096)
+    assert os.waitstatus_to_exitcode(os.waitpid(shell, 0)[1]) == 0
+    os.close(terminal)
+    agent = int(said[1])
+    ended = os.pidfd_open(agent)
+    try:
+        assert os.getsid(agent) == agent
+        with Operator(f"ipc://{tmp_path}/5702") as operator:
+            operator.status(20_000)
+    finally:
+        os.kill(agent, signal.SIGTERM)
+        assert select.select([ended], [], [], 60)[0]
+        os.close(ended)
 
 
 def test_in_the_background_what_cannot_start_has_its_own_status(tmp_path: Path) -> None:
