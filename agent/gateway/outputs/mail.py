@@ -24,6 +24,7 @@ from agent.net.attempt_limit import AttemptLimit, in_words
 from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"
+TLS_PORT: Final = 465  # where a server waits for TLS, and the client for its greeting
 TOGETHER: Final = 50
 MAX_SUBJECT: Final = 200
 MAX_LINE: Final = 200
@@ -141,8 +142,11 @@ class MailServer(NamedTuple):
                 # What goes wrong after the server's word changes nothing.
                 if delivered:
                     return delivered
-                late = limit.ended(error)
-                return Answered(0, late) if late else _failed(error)
+                if not (late := limit.ended(error)):
+                    return _failed(error)
+                if self.security != "tls" and self.port == TLS_PORT:
+                    late += f'; port {TLS_PORT} is usually for security = "tls"'
+                return Answered(0, late)
             return delivered
 
     def _connected(self, limit: AttemptLimit) -> smtplib.SMTP:

@@ -338,6 +338,17 @@ def test_a_byte_now_and_then_does_not_make_a_mail_take_longer(server_by_hand, se
     assert told == [Answered(0, "no answer within 0.3 s")]
 
 
+@pytest.mark.parametrize(("security", "hinted"), [("starttls", True), ("tls", False)])
+def test_a_server_that_waits_for_tls_has_a_hint(monkeypatch, server_by_hand, security, hinted):
+    port = server_by_hand.getsockname()[1]
+    monkeypatch.setattr("agent.gateway.outputs.mail.TLS_PORT", port)
+    context = ssl.create_default_context()
+    sender = MailServer("127.0.0.1", port, security, lambda: context, 0.3)
+    line = sender.send(letter_of_one()).line
+    assert line.startswith("no answer within 0.3 s")
+    assert ("security = " in line) == hinted
+
+
 def test_a_reply_without_end_is_not_collected(server_by_hand):
     told = []
     sender = MailServer(
