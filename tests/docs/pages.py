@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from fcntl import ioctl
 from pathlib import Path
 
@@ -148,7 +148,18 @@ def pasted(
             if shell.poll() is None:
                 os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
+            for agent in re.findall(rb"serves: kill (\d+) ends it", shown):
+                _end(int(agent))
     return shown.decode().replace("\r", "").splitlines()
+
+
+def _end(agent: int) -> None:
+    """End an agent in the background, which has left the shell's group."""
+    with suppress(ProcessLookupError):
+        ended = os.pidfd_open(agent)
+        with closing(os.fdopen(ended)):
+            os.kill(agent, signal.SIGTERM)
+            select.select([ended], [], [], PATIENCE_S)
 
 
 def require_sound(lines: list[str], folder: Path, allowed: Mapping[str, int] = {}) -> None:
