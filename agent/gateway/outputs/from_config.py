@@ -18,6 +18,7 @@ from agent.wire.predicates import Filter, FilterError
 from agent.wire.webhook_config import target
 
 MAX_SECRET: Final = 4_096
+SECRETS: Final = ("password_file", "authorization_file", "token_file")  # keys of sections
 
 
 def configured_matcher(text: str, where: str) -> Callable[[Notification], bool]:
@@ -66,14 +67,11 @@ def tls_context(folder: Path, ca: str, where: str) -> Callable[[], ssl.SSLContex
 def check_output(section: object, folder: Path, kind: str, of: str = "") -> None:
     """ConfigError for a filter or a file of this section that cannot be used, as when the output is
     made; `of` ends the name of each key."""
-    for name in ("filter", "ca", "password_file", "authorization_file", "token_file"):
-        given, where = getattr(section, name, ""), f"{kind}.{name}{of}"
-        if name == "filter" and given:
-            configured_matcher(given, where)
-        elif name == "ca":
-            tls_context(folder, given, where)
-        else:
-            secret_line(folder, given, where)
+    if wanted := getattr(section, "filter", ""):
+        configured_matcher(wanted, f"{kind}.filter{of}")
+    tls_context(folder, getattr(section, "ca", ""), f"{kind}.ca{of}")
+    for name in SECRETS:
+        secret_line(folder, getattr(section, name, ""), f"{kind}.{name}{of}")
 
 
 def poster(url: str, timeout_s: float, folder: Path, ca: str, where: str) -> Poster:
