@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-import psutil
 from msgspec import Struct
 
 from agent.client import Client, NoReplyError
@@ -134,17 +135,26 @@ def down() -> int:
     if not found.is_of_here:
         text = f"the `fleet up` that runs was started in {found.folder}: `fleet down` there ends it"
         return exits.fail(text, exits.FAILED)
-    try:
-        process = psutil.Process(found.pid)
-        process.send_signal(signal.SIGTERM)
-        process.wait(END_PATIENCE_S)
-    except psutil.NoSuchProcess:
-        pass
-    except psutil.TimeoutExpired:
+    if not _end(found.pid):
         text = f"it has not ended in {END_PATIENCE_S:g} s; its process is {found.pid}"
         return exits.fail(text, exits.FAILED)
     output.say(f"ended; its readings and logs stay in {place(Path(found.directory))}/")
     return exits.DONE
+
+
+def _end(pid: int) -> bool:
+    """Whether the process ends within `END_PATIENCE_S` of SIGTERM, even if nobody reaps it, as in a
+    container without an init."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+        return bool(select.select([process], [], [], END_PATIENCE_S)[0])
+    finally:
+        os.close(process)
 
 
 def _running(pid: int | None = None) -> Running | None:

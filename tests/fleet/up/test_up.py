@@ -7,12 +7,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from agent.client import Client
 from agent.gateway.tokens import create_token
@@ -222,6 +224,26 @@ def test_a_link_that_cannot_be_made_is_told(runs, monkeypatch, capsys):
     told = capsys.readouterr()
     assert "Its page" not in told.out
     assert "no link to its page could be made; `" in told.err
+
+
+def test_it_has_ended_though_nobody_reaps_it(runs, tmp_path, monkeypatch):
+    """As in a container whose first process is no init."""
+    script = (
+        "import subprocess, sys; began = subprocess.Popen(['sleep', '600']); "
+        "print(began.pid, flush=True); sys.stdin.read()"
+    )
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        monkeypatch.chdir(tmp_path)
+        [found] = running.found()
+        monkeypatch.setattr("fleet.query.running.found", lambda: [replace(found, pid=pid)])
+        monkeypatch.setattr(up_command, "END_PATIENCE_S", 10.0)
+        assert up_command.down() == exits.DONE
+        assert "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+        parent.communicate()
 
 
 def test_a_usual_port_is_held_by_one_at_a_time():
