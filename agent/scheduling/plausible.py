@@ -87,6 +87,8 @@ def _is_between(low: float, value: float, high: float) -> bool:
 
 
 def _of_series(series: Series) -> str:
+    if not len(series.time_ms):
+        return "it has no readings"
     if len(series.values) > MAX_CHANNELS_OF_RESULT:
         return f"it has {len(series.values)} channels"
     # All of them, in any order: whoever merges series sorts them by time.

@@ -59,7 +59,7 @@ class QueryRig:
             areas=areas,
             window=m.Window(last_s=60),
             slo=m.Slo(99.0, 500.0),
-            **fields,
+            **{"form": "aggregate"} | fields,
         )
         return self.do(QueryArrived("client", query, sender), now)
 

@@ -87,7 +87,7 @@ def test_a_result_without_readings_or_with_times_that_no_message_has_tells_nothi
 
 def test_the_answer_to_a_query_has_it():
     rig = QueryRig(POOL)
-    asked = Query("q", ("b1/f4",), Window(last_s=3_600.0), Slo(99.0, 500.0))
+    asked = Query("q", ("b1/f4",), Window(last_s=3_600.0), Slo(99.0, 500.0), form="aggregate")
     rig.do(QueryArrived("client", asked, ANYONE), 0.0)
     [(iad, task)] = rig.tasks
     rig.give(iad, task, now=0.1)

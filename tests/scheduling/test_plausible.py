@@ -10,9 +10,10 @@ from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.watches.rounds import aggregate_of
 from agent.wire import messages as m
 from agent.wire.about import About, ChannelInfo, Raised
+from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.market import Member
-from agent.wire.packed import Float32Column, Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt32Column
 from agent.wire.records import SubtaskRecord
 from agent.wire.unions import ClientReply
 from tests.scheduling.oracle import aggregate, found
@@ -36,6 +37,7 @@ def about(raised, channels=1):
 
 
 IMPOSSIBLE = [
+    {"series": series()},
     {"series": series(2**63 - 1)},
     {"series": series(0, -(2**63), 1)},
     {"series": replace(series(0, 1), source_time_ms=Int64Column.of([-(2**63), 1]))},
@@ -80,6 +82,81 @@ def test_an_area_that_only_such_an_iad_has_is_missing_with_the_reason():
     [gap] = answer.missing
     assert (gap.area, gap.reason, answer.status) == ("b1/f1/r1", "node_error", "partial")
     assert gap.message.startswith("a result of iad1 that cannot be true: 1152921504606846976 ms")
+
+
+def buckets(start_ms=0, length_ms=12_000):
+    ones = Float32Column.of([1.0])
+    columns = ChannelBuckets(UInt32Column.of([1]), ones, ones, ones)
+    return Buckets(start_ms, length_ms, {"t": columns})
+
+
+FIT = {
+    "series": series(0, 1),
+    "aggregate": aggregate(20.0),
+    "buckets": buckets(),
+    "about": about(raised=0),
+}
+
+
+@pytest.mark.parametrize("form", FIT)
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        *({form: fit} for form, fit in FIT.items()),
+        {"buckets": buckets(length_ms=2**53 - 1)},
+        {"buckets": buckets(start_ms=1)},
+        {"series": series(0, 1), "about": about(raised=64)},
+    ],
+)
+def test_an_area_of_another_iad_is_there_only_in_the_form_asked_for(form, told):
+    rig = QueryRig(POOL[:1])
+    rig.ask("b1/f1", form=form, buckets=5 if form == "buckets" else None)
+    [(_, task)] = rig.tasks
+    found = (m.AreaResult("b1/f1/r1", **told),)
+    rig.do(TaskReturned("iad1", m.TaskResult(task.id, "complete", 1.0, found)), 0.1)
+    [answer] = rig.answers
+    if told == {form: FIT[form]}:
+        assert answer.status == "complete"
+        assert [(each.area, getattr(each, form)) for each in answer.results] == [
+            ("b1/f1/r1", told[form])
+        ]
+        return
+    assert (answer.status, answer.results) == ("partial", ())
+    assert [(gap.area, gap.reason) for gap in answer.missing] == [("b1/f1/r1", "node_error")]
+
+
+def test_an_area_that_an_iad_tells_twice_does_not_count_twice():
+    rig = QueryRig(POOL[:1])
+    rig.ask("b1", form="aggregate")
+    [(_, task)] = rig.tasks
+    found = tuple([m.AreaResult(f"b1/f1/r{n}", aggregate=aggregate(20.0)) for n in (1, 2, 1)])
+    rig.do(TaskReturned("iad1", m.TaskResult(task.id, "complete", 1.0, found)), 0.1)
+    [answer] = rig.answers
+    assert [each.area for each in answer.results] == ["b1/f1/r2"]
+    assert answer.coverage == answer.tasks[0].coverage == m.Coverage(1, 2)
+
+
+@pytest.mark.parametrize(("told", "kept"), [(20.0, 20.0), (-1e300, 0.0), (1e300, 100.0)])
+def test_a_task_took_no_longer_than_it_was_waited_for(told, kept):
+    rig = QueryRig(POOL[:1])
+    rig.ask("b1", form="aggregate")
+    [(_, task)] = rig.tasks
+    found = (m.AreaResult("b1/f1/r1", aggregate=aggregate(20.0)),)
+    rig.do(TaskReturned("iad1", m.TaskResult(task.id, "complete", told, found)), 0.1)
+    [answer] = rig.answers
+    assert answer.tasks[0].total_ms == pytest.approx(kept)
+
+
+def test_a_series_without_readings_is_no_result_of_a_node():
+    rig = TaskRig()
+    rig.join("n1")
+    rig.ask(1, form="series", now=0.25)
+    [(_, subtask)] = rig.dispatched
+    result = replace(found(subtask.id), aggregate=None, series=series())
+    rig.answer(result, "n1", now=0.5)
+    [told] = rig.results
+    assert (told.status, [gap.reason for gap in told.missing]) == ("partial", ["node_error"])
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def test_a_complete_answer_after_the_slo_is_complete_and_a_miss(rig):
 
 
 def test_two_open_queries_with_one_id_are_answered_each(rig):
-    query = m.Query("again", ("b1/f7/r717",), m.Window(last_s=60), m.Slo(99.0, 500.0))
+    slo, form = m.Slo(99.0, 500.0), "aggregate"
+    query = m.Query("again", ("b1/f7/r717",), m.Window(last_s=60), slo, form=form)
     for _ in range(2):
         rig.do(QueryArrived("client", query, ANYONE), 0.0)
     for iad, task in reversed(rig.tasks):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, get_args
 
 from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.buckets import checked
 from agent.scheduling.held import with_held
 from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
@@ -18,13 +20,14 @@ from agent.scheduling.result_budget import ResultBudget, as_known, gap_of, witho
 from agent.scheduling.shared_budget import FULL
 from agent.scheduling.stale import fresher
 from agent.wire.areas import AreaSet
-from agent.wire.base import MAX_TEXT
+from agent.wire.base import MAX_TEXT, QueryForm
 from agent.wire.messages import (
     Answer,
     AnswerStatus,
     AreaResult,
     Coverage,
     Missing,
+    Task,
     TaskReport,
     TaskResult,
 )
@@ -36,6 +39,8 @@ SILENT: Final[dict[str, str]] = {
 }
 # That one IAD may have results for, and gaps; each costs the loop a microsecond or more.
 MAX_AREAS_TOLD: Final = 1 << 16
+# The fields of a result, of which it has the one that was asked for.
+FORMS: Final = get_args(QueryForm)
 
 
 def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
@@ -211,16 +216,21 @@ def within(result: TaskResult, share: Share) -> TaskResult:
     )
 
 
-def plausible(result: TaskResult, iad: str) -> TaskResult:
-    """Another IAD's result without what cannot be true: those areas are missing. Of areas without
-    end the first are taken. O(readings), in compiled code."""
+def plausible(result: TaskResult, task: Task, iad: str) -> TaskResult:
+    """Another IAD's result without what cannot be true or was not asked: those areas are missing.
+    Of areas without end the first are taken. O(readings), in compiled code."""
     if max(len(result.results), len(result.missing)) > MAX_AREAS_TOLD:
         result = replace(
             result,
             results=result.results[:MAX_AREAS_TOLD],
             missing=result.missing[:MAX_AREAS_TOLD],
         )
-    gaps = {each.area: why for each in result.results if (why := implausible(each))}
+    areas = Counter([each.area for each in result.results])
+    gaps = {
+        each.area: why
+        for each in result.results
+        if (why := _unlike(each, task) or implausible(each) or _repeated(areas[each.area]))
+    }
     if not gaps:
         return result
     told = [
@@ -235,6 +245,22 @@ def plausible(result: TaskResult, iad: str) -> TaskResult:
     )
 
 
+def _unlike(result: AreaResult, task: Task) -> str:
+    """Why this is no result of that task; empty: it may be one."""
+    if [form for form in FORMS if getattr(result, form) is not None] != [task.form]:
+        return f"form {task.form} alone was asked"
+    if result.buckets is not None:
+        try:
+            checked(result.buckets, task.window, task.bucket_ms)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _repeated(times: int) -> str:
+    return "its area comes more than once" if times > 1 else ""
+
+
 def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage, float]:
     """One IAD's missing areas, its coverage, and its total time in milliseconds."""
     result = share.result
@@ -247,4 +273,6 @@ def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage,
     # The IAD declares areas for which no node has said hello.
     gaps = [*result.missing, *(Missing(a, "no_node") for a in unaccounted(share.areas, known))]
     asked = len(answered) + len(merge_missing(gaps, result.results))
-    return gaps, Coverage(len(answered), asked), result.total_ms
+    # It took no longer than it was waited for, whatever it says.
+    total_ms = max(0.0, min(result.total_ms, waited_ms))
+    return gaps, Coverage(len(answered), asked), total_ms

@@ -354,7 +354,7 @@ class QueryScheduler:
             return self._settled(entry, share, now)
         if result.status != "refused":
             if not own:  # results of its own nodes are looked at as they come
-                result = plausible(result, iad)
+                result = plausible(result, share.task, iad)
             if not own or share.allowed is not None:
                 result = within(result, share)
             result, stale = apart(result)
