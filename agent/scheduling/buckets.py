@@ -44,7 +44,7 @@ def buckets_of(series: Series, window: Window, length_ms: int) -> Buckets:
     """The buckets of a node's series. A missing value without a flag was not asked for: its reading
     is another sensor's. ValueError if its times are not in the window, or too far apart.
     O(readings), in compiled code."""
-    first_ms, last_ms = series.time_ms.ends
+    first_ms, last_ms = series.time_ms.bounds  # a node may send times in any order
     if window.start_ms is not None and window.end_ms is not None:
         grid = grid_of(window.start_ms, window.end_ms, length_ms, relative=False)
         if grid.place(first_ms) < 0 or grid.place(last_ms) >= grid.number:
@@ -68,6 +68,11 @@ def buckets_of(series: Series, window: Window, length_ms: int) -> Buckets:
 def checked(buckets: Buckets, window: Window, length_ms: int) -> Buckets:
     """The buckets, if a node may have made these of that window; otherwise ValueError."""
     origin_ms = window.start_ms or 0
-    if buckets.length_ms != length_ms or (buckets.start_ms - origin_ms) % length_ms:
+    are_its = buckets.length_ms == length_ms and not (buckets.start_ms - origin_ms) % length_ms
+    if are_its and window.start_ms is not None and window.end_ms is not None:
+        grid = grid_of(window.start_ms, window.end_ms, length_ms, relative=False)
+        first = grid.place(buckets.start_ms)
+        are_its = 0 <= first <= first + len(buckets) <= grid.number
+    if not are_its:
         raise ValueError("its buckets are not those of the window")
     return buckets

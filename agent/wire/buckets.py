@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Protocol
 
 from msgspec import Meta
 
-from agent.wire.base import Channel, QueryForm, WallMs, WireStruct
+from agent.wire.base import MAX_WINDOW_S, Channel, QueryForm, WallMs, WireStruct
 from agent.wire.packed import Float32Column, PackedColumn, UInt32Column
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ def check_buckets(form: QueryForm, window: HasLength, bucket_ms: int) -> None:
     if (form == "buckets") != (bucket_ms > 0):
         raise ValueError('bucket_ms goes with form "buckets", and with no other')
     if bucket_ms:
+        if bucket_ms > 1e3 * max(window.length_s, MAX_WINDOW_S) + 1:
+            raise ValueError(f"buckets of {bucket_ms} ms are longer than any that may be asked")
         _check_number(window, bucket_ms)
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from agent.scheduling.aggregation import merge_results, merge_series
 from agent.scheduling.buckets import buckets_of, checked, merge_buckets
-from agent.scheduling.events import TaskReturned
+from agent.scheduling.events import ANYONE, TaskArrived, TaskReturned
+from agent.scheduling.watches.rounds import aggregate_of
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.buckets import MAX_CELLS, Buckets, ChannelBuckets, grid_of
@@ -113,6 +114,8 @@ def test_a_part_with_other_buckets_is_left_out():
         (buckets(0, 5, 20), m.Window(last_s=1)),
         (buckets(3, 5), m.Window(last_s=1)),
         (buckets(0, 5), m.Window(start_ms=3, end_ms=53)),
+        (buckets(3, 6), m.Window(start_ms=3, end_ms=53)),
+        (buckets(-7, 5), m.Window(start_ms=3, end_ms=53)),
     ],
 )
 def test_buckets_that_were_not_asked_for_are_none(found, window):
@@ -124,8 +127,6 @@ def test_buckets_that_were_not_asked_for_are_none(found, window):
 def ask(rig, **options):
     window = options.pop("window", m.Window(last_s=60.0))
     task = m.Task("t1", ("b1",), window, 99.0, 500.0, 2_000.0, form="buckets", bucket_ms=10_000)
-    from agent.scheduling.events import ANYONE, TaskArrived
-
     rig.do(TaskArrived("client", task, ANYONE), 0.0)
 
 
@@ -192,6 +193,32 @@ def test_buckets_that_cannot_be_are_told(odd):
     assert gap.message.startswith("a result that cannot be true")
 
 
+def test_a_node_may_send_its_readings_in_any_order():
+    rig = joined(makes_buckets=False)
+    ask(rig)
+    back = series([(0, 1.0, 0), (40_000, 3.0, 0)][::-1])
+    rig.answer(nm.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 1.0, series=back), "n1", 0.1)
+    [found] = rig.results[0].results
+    assert [row[0] for row in cells(found.buckets).values()] == [1, 1]
+    made = aggregate_of(back)
+    assert (made.first_ms, made.last_ms) == (NOW_MS, NOW_MS + 40_000)
+
+
+def test_buckets_beyond_the_widest_window_are_left_out():
+    rig = TaskRig()
+    for node in ("n1", "n2"):
+        rig.join(node, makes_buckets=True, areas=("b1/f1",))
+    length_ms = 2**53 - 1
+    task = m.Task("t1", ("b1",), m.Window(start_ms=0, end_ms=length_ms), 99.0, 500.0, 2_000.0,
+                  form="buckets", bucket_ms=length_ms)  # fmt: skip
+    rig.do(TaskArrived("client", task, ANYONE), 0.0)
+    (_, first), (_, second) = rig.dispatched
+    for node, subtask, count in (("n1", first, 1), ("n2", second, MAX_CELLS)):
+        made = buckets(0, count, length_ms)
+        rig.answer(nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, buckets=made), node, 0.1)
+    assert [each.status for each in rig.results] == ["complete"]
+
+
 def test_nothing_in_the_window_is_no_data():
     rig = joined(makes_buckets=False)
     ask(rig)
@@ -240,3 +267,10 @@ def test_a_master_of_an_earlier_version_leaves_a_gap():
 
 def test_a_grid_of_a_window_with_no_time_is_none():
     assert grid_of(5, 5, 10, relative=False).number == 0
+
+
+@pytest.mark.parametrize("length_ms", [31_622_400_002, 2**53 - 1])
+def test_no_task_has_buckets_longer_than_any_that_may_be_asked(length_ms):
+    with pytest.raises(ValueError, match="longer than any"):
+        m.Task("t1", ("b1",), m.Window(last_s=60.0), 99.0, 500.0, 2_000.0, form="buckets",
+               bucket_ms=length_ms)  # fmt: skip

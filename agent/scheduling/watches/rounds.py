@@ -453,7 +453,7 @@ def aggregate_of(series: Series) -> Aggregate:
             )
         elif bad:
             channels[name] = ChannelAggregate(0, bad=bad)
-    return Aggregate(times[0], times[-1], channels)
+    return Aggregate(*series.time_ms.bounds, channels)
 
 
 # --- in-order delivery ----------------------------------------------------------------------------
