@@ -52,7 +52,7 @@ class Anchor(StateMachine):
         self.peers: dict[str, str] = {}
         self.next_round_s = self.retry_s = self.renew_s = math.inf
         self.round_open = False
-        self.rounds = self.rounds_failed = 0
+        self.rounds, self.rounds_failed = self.taken.rounds, self.taken.rounds_failed
         # Outputs that were lost since the operator was told of some, and when that was.
         self.untold, self.told_s = 0, -math.inf
         # Its place among the timers.

@@ -36,13 +36,15 @@ class Kept(_Struct, frozen=True, array_like=True):
 
 class Taken(_Struct, frozen=True, array_like=True):
     """Up to which position of the subscription `id` the device was given what its clone put out;
-    the last output."""
+    the last output; counts since the clone was created, of rounds as they were at that output."""
 
     id: str
     position: int = 0
     time_ms: int | None = None
     output: Output = {}
     outputs: int = 0
+    rounds: int = 0
+    rounds_failed: int = 0
 
 
 # --- events --------------------------------------------------------------------------------------

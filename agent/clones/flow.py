@@ -63,7 +63,8 @@ class Flow:
                     return []  # sent again
                 own, time_ms = own_part(notification.attributes), notification.time_ms
                 outputs = anchor.taken.outputs + 1
-                anchor.taken = Taken(said.id, position, time_ms, own, outputs)
+                counts = (outputs, anchor.rounds, anchor.rounds_failed)
+                anchor.taken = Taken(said.id, position, time_ms, own, *counts)
                 saved = SaveTaken(anchor.device, anchor.taken)
                 return [saved, GiveOutput(anchor.device, said.id, position, time_ms, own)]
             case Gap() as gap:

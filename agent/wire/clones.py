@@ -71,10 +71,9 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
 
 class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
     """A clone, its `topic`, the state of its anchor, and where it lives now, if that is known.
-    `rounds` and `rounds_failed`
-    count the readings taken for it, `outputs` what it put out; the last one stands in `output`,
-    with its time. `trouble`: what is wrong, in words. `waiting`: sets of values that the device has
-    not taken yet."""
+    `rounds` and `rounds_failed` count the readings taken for it since it was created, `outputs`
+    what it put out; the last one stands in `output`, with its time. `trouble`: what is wrong, in
+    words. `waiting`: sets of values that the device has not taken yet."""
 
     clone: CloneOf
     topic: Name

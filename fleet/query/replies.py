@@ -34,7 +34,8 @@ def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
     text = f"the answer timeout was {format_limit(limit_ms)}"
     if timeout_ms is None:
         text += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
-    return f"{text}; --timeout 10s waits longer"
+    # As long as a master waits for nodes that join after its start, or twice what was too short.
+    return f"{text}; --timeout {max(10.0, 2 * limit_ms / 1e3):g}s waits longer"
 
 
 def refused(message: str, master: str) -> int:

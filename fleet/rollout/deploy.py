@@ -78,8 +78,8 @@ def run(
         chosen = _left_undone(folder, chosen, options.release)
         if not chosen:
             output.say(
-                "nothing to try again: the last deployment of each host came to a good end, or was "
-                "rolled back"
+                "nothing to try again: of the deployments that were made from this folder, the "
+                "last one of each host came to a good end, or `fleet rollback` undid it"
             )
             return exits.DONE
     if not options.dry and not allow_dirty:

@@ -123,6 +123,19 @@ def test_a_clone_that_is_made_and_ended_under_kills_is_whole_or_gone(seed):
     assert len(world.anchors) == here == len(world.inboxes)
 
 
+def test_readings_are_counted_on_after_a_restart_as_outputs_are(world):
+    world.let_pass(5.0)
+    world.answer()
+    world.put_out()
+    world.send()
+    world.commit()
+    world.kill()
+    world.inbox_says()
+    world.handle(CloneAsked("op", ListClones("l")))
+    (clone,) = world.reports.pop().clones
+    assert (clone.rounds, clone.rounds_failed, clone.outputs) == (1, 0, 1)
+
+
 def test_a_subscription_that_is_lost_begins_anew_and_it_is_told(world):
     world.put_out()
     world.send()

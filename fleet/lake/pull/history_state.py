@@ -180,7 +180,8 @@ def _settle_opening(
     proof = known if n < listing.openings else listing.tail.intersection(known)
     line = max([*proof, opening.seen])
     opening.seen = max([*known, opening.seen])
-    if n == listing.openings:
+    # One that no look has found under way most likely had what is configured now.
+    if n == listing.openings or not opening.configured:
         opening.configured = listing.group_readings
     block, most = _block(opening)
     groups = readings = 0
@@ -206,8 +207,9 @@ def _settle_opening(
 def _block(opening: Opening) -> tuple[int, int]:
     """The sequences that each group takes, and the most readings that one has had.
 
-    A block divides the distances of groups, and no group is longer; the least such number makes
-    the most of a gap, and is the block as soon as one full group was seen.
+    It is what is configured, as far as that fits what was seen. Else: a block divides the distances
+    of groups, and no group is longer; the least such number makes the most of a gap, and is the
+    block as soon as one full group was seen.
     """
     block = opening.configured
     if block >= opening.most and opening.step % block == 0:

@@ -20,6 +20,7 @@ from agent.wire.messages import (
 )
 from agent.wire.overlay import Notification, Origin
 from agent.wire.watches import Round
+from fleet.query import replies
 from fleet.query.watch import Tally, round_lines, summary_line
 from fleet.terminal.screen import status_line
 from fleet.testbed.processes import agent_command
@@ -274,6 +275,15 @@ def test_a_watch_whose_rounds_lack_time_says_how_long_they_waited(bed: Testbed) 
     assert hint == (
         "the answer timeout was 0.04 ms, 4 times the SLO's latency; --timeout 10s waits longer"
     )
+
+
+def test_the_timeout_that_is_named_is_longer_than_the_one_that_was_too_short() -> None:
+    gap = Missing("b1/f1/r1", "timeout")
+    answer = Answer("q1", "partial", 4956.0, False, Coverage(8, 9), missing=(gap,))
+    said = replies.waited(answer, 10_000.0, Slo(99.0, 500.0))
+    assert said == "the answer timeout was 10000 ms; --timeout 20s waits longer"
+    said = replies.waited(answer, None, Slo(99.0, 5_000.0))
+    assert said.endswith("20000 ms, 4 times the SLO's latency; --timeout 40s waits longer")
 
 
 def test_the_summary_counts() -> None:

@@ -215,7 +215,9 @@ def test_only_hosts_that_were_meant_are_tried_again(
     assert tried(tmp_path, monkeypatch) == ["iad4/n1", "iad5/n1"]
     assert tried(tmp_path, monkeypatch, iads=("iad5",)) == ["iad5/n1"]
     assert tried(tmp_path, monkeypatch, limit="iad4/n2") == []
-    assert "nothing to try again" in capsys.readouterr().err
+    assert "nothing to try again: of the deployments that were made from this folder" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_release_that_was_named_is_named_again(

@@ -89,8 +89,18 @@ def test_of_an_opening_that_is_over_gaps_are_settled_at_once(found: TakenHistory
 
 
 def test_groups_that_are_short_leave_at_most_so_many(found: TakenHistory) -> None:
-    """Without a full group nobody knows the block: the least that is possible counts."""
-    assert look(found, fresh={1200: 150, 1800: 10}, openings=4) == (11, 1650)
+    """Without a full group, and if what is configured now was not then, nobody knows the block: the
+    least that is possible counts."""
+    fresh = {1200: 150, 1800: 10}
+    assert look(found, fresh=fresh, openings=4, group_readings=100) == (11, 1650)
+
+
+def test_short_groups_of_two_sensors_leave_no_gap_before_the_first_look(
+    found: TakenHistory,
+) -> None:
+    """Such as those of a node that was restarted with each release, and never pulled."""
+    assert look(found, fresh={0: 77, 600: 52}, openings=4) == (0, 0)
+    assert found.openings[3].open.keys() == {AT, AT + 600}
 
 
 def test_a_hole_in_a_tail_makes_two_groups_of_one_block(found: TakenHistory) -> None:
