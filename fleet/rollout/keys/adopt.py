@@ -135,7 +135,8 @@ def shown_by(address: str, port: int, patience_s: float, way: Way | None = None)
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
         said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise KeyStoreError(f"no SSH at {ssh.pattern(address, port)}: {said}") from None
+        hint = "is it on, and is its address right?"
+        raise KeyStoreError(f"no SSH at {ssh.pattern(address, port)}: {said}; {hint}") from None
     except HostError as error:
         raise KeyStoreError(str(error)) from None
     return f"{key.get_name()} {key.get_base64()}"
