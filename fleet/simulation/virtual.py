@@ -49,8 +49,8 @@ from fleet.simulation.workload import MAX_WINDOW_S, Arrival
 WARM_SAMPLES: Final = 10_000
 PROGRESS_EVERY: Final = 256
 # A node's readings do not matter here, only that they are in the requested form.
-NO_SERIES: Final = Series(Int64Column(b""), {})
-NO_AGGREGATE: Final = Aggregate(0, 0, {})
+A_SERIES: Final = Series(Int64Column.of([0]), {})
+AN_AGGREGATE: Final = Aggregate(0, 0, {})
 # There are no heartbeats here: no node falls silent.
 NEVER_LOST: Final = 10**12
 
@@ -263,5 +263,5 @@ def _hello(node: NodeLayout) -> Hello:
 
 def _found(subtask: Subtask, execution_ms: float) -> SubtaskResult:
     if subtask.form == "series":
-        return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, series=NO_SERIES)
-    return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, aggregate=NO_AGGREGATE)
+        return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, series=A_SERIES)
+    return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, aggregate=AN_AGGREGATE)
