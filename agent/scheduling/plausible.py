@@ -24,6 +24,7 @@ ROUNDING: Final = 1e-9
 # A history may have channels of former configurations beside the 64 that a node announces.
 MAX_CHANNELS_OF_RESULT: Final = 1_024
 MAX_RAISED: Final = 64  # of an area
+NOTHING: Final = "it has no channel"
 
 
 def implausible(result: SubtaskResult | AreaResult) -> str:
@@ -47,6 +48,8 @@ def _of_about(about: About) -> str:
 
 
 def _of_buckets(buckets: Buckets) -> str:
+    if not buckets.channels:
+        return NOTHING
     if len(buckets.channels) > MAX_CHANNELS_OF_RESULT:
         return f"it has {len(buckets.channels)} channels"
     return "" if has_been(buckets.start_ms) else no_time(buckets.start_ms)
@@ -59,6 +62,8 @@ def _of_aggregate(aggregate: Aggregate) -> str:
             if not has_been(time_ms):
                 return no_time(time_ms)
         return "its last reading is before its first"
+    if not aggregate.channels:
+        return NOTHING
     if len(aggregate.channels) > MAX_CHANNELS_OF_RESULT:
         return f"it has {len(aggregate.channels)} channels"
     for name, channel in aggregate.channels.items():
@@ -89,6 +94,8 @@ def _is_between(low: float, value: float, high: float) -> bool:
 def _of_series(series: Series) -> str:
     if not len(series.time_ms):
         return "it has no readings"
+    if not series.values:
+        return NOTHING
     if len(series.values) > MAX_CHANNELS_OF_RESULT:
         return f"it has {len(series.values)} channels"
     # All of them, in any order: whoever merges series sorts them by time.

@@ -2,6 +2,7 @@
 and tasks that are cancelled."""
 
 import pytest
+from msgspec.structs import replace
 
 from agent.scheduling.admission import AGREED_BURST, ClientRates
 from agent.scheduling.events import ServiceChanged, ServiceRemoved, TaskArrived, TaskCancelled
@@ -10,7 +11,7 @@ from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskRecord, TaskRecord
-from tests.scheduling.oracle import found, task
+from tests.scheduling.oracle import aggregate, found, task
 from tests.scheduling.rigs import TaskRig
 
 IAD2, IAD3 = Sender("iad", "iad2"), Sender("iad", "iad3")
@@ -91,7 +92,9 @@ def test_a_service_gives_its_channel_before_calibration_where_that_is_named(rig)
         rig.ask(number, ("b1/f4/r1",), service="climate", channels=channels)
         [(peer, subtask)] = rig.dispatched
         assert subtask.channels == (channels or ("temperature",))
-        rig.answer(found(subtask.id), peer.removeprefix("link-"), now=0.1)
+        [content] = aggregate(20.0).channels.values()
+        told = m.Aggregate(0, 1, dict.fromkeys(subtask.channels, content))
+        rig.answer(replace(found(subtask.id), aggregate=told), peer.removeprefix("link-"), now=0.1)
         rig.dispatched.clear()
     assert [result.status for result in rig.results] == ["complete"] * 2
 

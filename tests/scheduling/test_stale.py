@@ -8,7 +8,7 @@ from agent.scheduling.stale import NO_CLONE, NOTHING_YET
 from agent.wire import messages as m
 from agent.wire.codec import MAX_SERIES_BYTES
 from agent.wire.market import Member, Service
-from agent.wire.packed import Int64Column
+from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.principals import Sender
 from agent.wire.records import QueryRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found
@@ -218,10 +218,10 @@ def test_the_live_answer_of_another_iad_is_better_and_so_is_the_fresher_one() ->
 def test_what_does_not_fit_into_an_answer_is_left_out() -> None:
     rig = QueryRig([Member(iad, "", ("b1/f4",)) for iad in ("iad1", "iad3")])
     rig.ask("b1/f4", stale_ok=True, form="series")
-    count = MAX_SERIES_BYTES * 2 // 3 // 8
-    times = Int64Column(bytes(8 * count))
+    count = MAX_SERIES_BYTES * 2 // 3 // 12
+    times, values = Int64Column(bytes(8 * count)), {"t": Float32Column(bytes(4 * count))}
     for n, (iad, task) in enumerate(rig.tasks):
-        large = m.AreaResult(f"b1/f4/r{n}", m.Series(times, {}), stale_ms=5)
+        large = m.AreaResult(f"b1/f4/r{n}", m.Series(times, values), stale_ms=5)
         gaps = (m.Missing("b1/f4", "node_down"),)
         rig.do(TaskReturned(iad, m.TaskResult(task.id, "partial", 1.0, (large,), gaps)), 0.1)
     [answer] = rig.answers

@@ -6,13 +6,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.scheduling.aggregation import merge_missing
-from agent.scheduling.events import NodeJoined, ServiceChanged
+from agent.scheduling.events import (
+    ANYONE,
+    NodeJoined,
+    ServiceChanged,
+    TaskArrived,
+    TaskReturned,
+)
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.base import MAX_CHANNELS
+from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.market import Member, Service
+from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from tests.scheduling.oracle import aggregate, found, hello
-from tests.scheduling.rigs import TaskRig
+from tests.scheduling.rigs import QueryRig, TaskRig
 
 AREA = "b1/f4/r2"
 
@@ -112,3 +120,66 @@ def test_the_channels_of_many_nodes_fit_a_message():
     gaps = [m.Missing("a", "no_channel", tuple(f"c{i}_{n}" for n in range(20))) for i in range(9)]
     [gap] = merge_missing(gaps, [])
     assert len(gap.channels) == MAX_CHANNELS
+
+
+def content(form, *channels):
+    one, drift = Float32Column.of([1.0]), UInt8Column.of([32])
+    extent = m.ChannelAggregate(1, 1.0, 1.0, 1.0)
+    cells = ChannelBuckets(UInt32Column.of([1]), one, one, one)
+    values, flags = dict.fromkeys(channels, one), dict.fromkeys(channels, drift)
+    return {
+        "series": m.Series(Int64Column.of([0]), values, quality=flags),
+        "aggregate": m.Aggregate(0, 0, dict.fromkeys(channels, extent)),
+        "buckets": Buckets(0, 12_000, dict.fromkeys(channels, cells)),
+    }[form]
+
+
+FORMS = pytest.mark.parametrize("form", ["series", "aggregate", "buckets"])
+
+
+@FORMS
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [(("t", "co2"), None), (("co2",), "no_channel"), ((), "node_error")],
+)
+def test_of_another_iad_only_the_channels_asked_for_count(form, told, reason):
+    rig = QueryRig([Member("iad1", "tcp://127.0.0.1:1", (AREA,))])
+    rig.ask(AREA, form=form, channels=("t",), buckets=5 if form == "buckets" else None)
+    [(_, task)] = rig.tasks
+    result = m.AreaResult(AREA, **{form: content(form, *told)})
+    rig.do(TaskReturned("iad1", m.TaskResult(task.id, "complete", 1.0, (result,))), 0.1)
+    [answer] = rig.answers
+    assert [gap.reason for gap in answer.missing] == ([reason] if reason else [])
+    assert [getattr(each, form) for each in answer.results] == (
+        [] if reason else [content(form, "t")]
+    )
+    assert answer.status == ("partial" if reason else "complete")
+    assert answer.coverage == m.Coverage(0 if reason else 1, 1)
+
+
+@FORMS
+@pytest.mark.parametrize(
+    ("there", "told", "reason"),
+    [
+        ("t", ("t", "co2"), None),
+        ("t", ("co2",), "no_data"),
+        ("co2", ("co2",), "no_channel"),
+        ("t", (), "node_error"),
+    ],
+)
+def test_of_a_node_only_the_channels_asked_for_count(form, there, told, reason):
+    rig = TaskRig()
+    join(rig, "n1", there)
+    asked = m.Task("t1", (AREA,), m.Window(last_s=60.0), 99.0, 500.0, 2_000.0, ("t",), form=form,
+                   bucket_ms=12_000 if form == "buckets" else 0)  # fmt: skip
+    rig.do(TaskArrived("client", asked, ANYONE), 0.0)
+    [(_, subtask)] = rig.dispatched
+    result = nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, **{form: content(form, *told)})
+    rig.answer(result, "n1", now=0.1)
+    [found] = rig.results
+    assert [gap.reason for gap in found.missing] == ([reason] if reason else [])
+    assert [getattr(each, form) for each in found.results] == (
+        [] if reason else [content(form, "t")]
+    )
+    if reason == "no_channel":
+        assert found.missing == (m.Missing(AREA, "no_channel", ("co2",)),)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.buckets import checked
+from agent.scheduling.channels import channels_of, only
 from agent.scheduling.held import with_held
 from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
@@ -217,8 +218,9 @@ def within(result: TaskResult, share: Share) -> TaskResult:
 
 
 def plausible(result: TaskResult, task: Task, iad: str) -> TaskResult:
-    """Another IAD's result without what cannot be true or was not asked: those areas are missing.
-    Of areas without end the first are taken. O(readings), in compiled code."""
+    """Another IAD's result without what cannot be true or was not asked: those areas are missing,
+    unless they have a channel that was. Of areas without end the first are taken. O(readings), in
+    compiled code."""
     if max(len(result.results), len(result.missing)) > MAX_AREAS_TOLD:
         result = replace(
             result,
@@ -231,16 +233,20 @@ def plausible(result: TaskResult, task: Task, iad: str) -> TaskResult:
         for each in result.results
         if (why := _unlike(each, task) or implausible(each) or _repeated(areas[each.area]))
     }
-    if not gaps:
+    if not gaps and not task.channels:
         return result
     told = [
         Missing(area, "node_error", message=f"a result of {iad} that cannot be true: {why}")
         for area, why in gaps.items()
     ]
+    there = [only(task.channels, each) for each in result.results if each.area not in gaps]
+    if task.form != "about":
+        told += [Missing(r.area, "no_channel", name=r.name) for r in there if not channels_of(r)]
+        there = [each for each in there if channels_of(each)]
     return replace(
         result,
-        status="partial",
-        results=tuple([each for each in result.results if each.area not in gaps]),
+        status="partial" if told else result.status,
+        results=tuple(there),
         missing=(*result.missing, *told),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.scheduling.buckets import buckets_of, checked
+from agent.scheduling.channels import channels_of, only
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.wire.base import RAW
 from agent.wire.buckets import Buckets
@@ -14,10 +15,11 @@ from agent.wire.too_large import bytes_of
 
 
 def collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task; returns the outcome for the record. It is `cancelled` if
-    the shared budget of all answers is used up: give up the task."""
+    """Add what was asked of a subtask's result to its task; returns the outcome for the record. It
+    is `cancelled` if the shared budget of all answers is used up: give up the task."""
     entry = subtask.parent
     form = entry.task.form
+    result = only(entry.channels, result)
     series = result.series if form == "series" else None
     aggregate = result.aggregate if form == "aggregate" else None
     buckets: Buckets | None = None
@@ -27,26 +29,28 @@ def collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
         except ValueError as error:
             subtask.lose("node_error", message=f"a result that cannot be true: {error}")
             return "node_error"
+    found = [AreaResult(area, series, aggregate, buckets=buckets) for area in subtask.areas]
     there = series is not None or aggregate is not None or buckets is not None
-    if result.outcome == "ok" and there:
+    none_asked = there and not channels_of(found[0])  # it had others only
+    if result.outcome == "ok" and there and not none_asked:
         before = entry.room.taken
         if result.series is not None:
             length_s = max(1.0, entry.task.window.length_s)
             subtask.node.bytes_per_s = bytes_of(result.series) / length_s
-        for area in subtask.areas:
-            found = AreaResult(area, series, aggregate, buckets=buckets)
-            if not entry.room.takes_result(found):
+        for each in found:
+            if not entry.room.takes_result(each):
                 subtask.lose_too_large(entry.beyond(), entry.room.most)
                 return "too_large"
-            entry.results.append(found)
+            entry.results.append(each)
         return "ok" if entry.held.grow(entry.room.taken - before) else "cancelled"
     if result.outcome == "error" and result.too_large is not None:
         subtask.lose_too_large(result.too_large, MAX_SUBTASK_SERIES_BYTES)
         return "too_large"
-    if result.outcome == "no_data" and _lacks_channels(subtask):
+    has_none = result.outcome == "no_data" or (result.outcome == "ok" and none_asked)
+    if has_none and _lacks_channels(subtask):
         subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
         return "no_channel"
-    reason: MissingReason = "no_data" if result.outcome == "no_data" else "node_error"
+    reason: MissingReason = "no_data" if has_none else "node_error"
     subtask.lose(reason)
     return reason
 

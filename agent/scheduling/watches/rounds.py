@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Container
 
 from msgspec.structs import replace
 
 from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 from agent.scheduling.aggregation import merge_missing
+from agent.scheduling.channels import channels_of, only
 from agent.scheduling.events import ANYONE, Peer
 from agent.scheduling.lifecycle import ROUND_TRANSITIONS, WATCH_TRANSITIONS
 from agent.scheduling.watches.alerts import WatchedAlerts
@@ -356,8 +356,6 @@ def rounds_of(watch: Watch) -> int | None:
 
 # --- answers --------------------------------------------------------------------------------------
 
-C = TypeVar("C")
-
 
 def fired_areas(answer: Answer, trigger: Trigger) -> tuple[str, ...]:
     """The areas in which the trigger holds. O(readings)."""
@@ -371,7 +369,7 @@ def unknown_channels(answer: Answer, trigger: Trigger, known: Callable[[], Conta
     A channel is not given while a window has no reading of it: `known` are those that nodes have,
     with or without readings; it is evaluated only if a channel is not given.
     """
-    given = {name for result in answer.results for name in _channels(result)}
+    given = {name for result in answer.results for name in channels_of(result)}
     lacking = [name for name in trigger.channels if name not in given]
     if not lacking or not answer.results:
         return ""
@@ -383,23 +381,15 @@ def unknown_channels(answer: Answer, trigger: Trigger, known: Callable[[], Conta
     return f"the trigger: no area that answered gives {' or '.join(lacking)}{there}"
 
 
-def _channels(result: AreaResult) -> Iterable[str]:
-    if result.series is not None:
-        return result.series.values
-    return result.aggregate.channels if result.aggregate is not None else ()
-
-
 def as_asked(answer: Answer, watch: Watch) -> Answer:
     """The answer without what only the trigger needed: further channels, or whole series. An area
     that has nothing else is missing, as if nothing else had been asked."""
     results = [_as_asked(result, watch) for result in answer.results]
-    there = tuple([result for result in results if any(_channels(result))])
+    there = tuple([result for result in results if channels_of(result)])
     if len(there) == len(results):
         return replace(answer, results=there)
     without = [
-        Missing(each.area, "no_data", name=each.name)
-        for each in results
-        if not any(_channels(each))
+        Missing(each.area, "no_data", name=each.name) for each in results if not channels_of(each)
     ]
     return replace(
         answer,
@@ -412,23 +402,11 @@ def as_asked(answer: Answer, watch: Watch) -> Answer:
 
 
 def _as_asked(result: AreaResult, watch: Watch) -> AreaResult:
+    result = only(watch.channels, result)
     series, aggregate = result.series, result.aggregate
-    if watch.channels:
-        if series is not None:
-            series = replace(
-                series,
-                values=_only(watch.channels, series.values),
-                quality=_only(watch.channels, series.quality),
-            )
-        if aggregate is not None:
-            aggregate = replace(aggregate, channels=_only(watch.channels, aggregate.channels))
     if watch.form == "aggregate" and series is not None:
         return AreaResult(result.area, aggregate=aggregate_of(series), name=result.name)
     return AreaResult(result.area, series, aggregate, name=result.name)
-
-
-def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
-    return {name: channel for name, channel in channels.items() if name in names}
 
 
 def aggregate_of(series: Series) -> Aggregate:
