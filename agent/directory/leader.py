@@ -54,8 +54,10 @@ class Leader:
 
     Leases are in memory only. After a restart each record gets a full new lease: the length of the
     outage is unknown, as the wall clock is not trusted, and an IAD that stays listed for too long
-    costs a buyer one unanswered proposal. `holder` returns the owner of a public key by the
-    operator's list, or None. Without `keyed` anybody may name any key: no account outlasts a lease.
+    costs a buyer one unanswered proposal. None can be renewed before its IAD has registered again:
+    the file may be an older one that was put back. `holder` returns the owner of a public key by
+    the operator's list, or None. Without `keyed` anybody may name any key: no account outlasts a
+    lease.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Leader:
         self._holder = holder
         self._longest_lease_s = longest_lease_s
         self._leases = Leases()
+        self._unconfirmed = {entry.account.name for entry in directory}
         self._give_leases(directory, now)
 
     @property
@@ -121,6 +124,7 @@ class Leader:
     def applied(self, edit: Edit, now: float) -> None:
         """The edit is on disk: it takes effect."""
         self.directory.apply(edit)
+        self._unconfirmed.difference_update(entry.account.name for entry in edit.entries)
         self._give_leases(edit.entries, now)
 
     def _give_leases(self, entries: Iterable[DirectoryEntry], now: float) -> None:
@@ -151,6 +155,7 @@ class Leader:
         )
         reply = Registered(request.id, lease_s)
         if entry == before:
+            self._unconfirmed.discard(request.iad)
             self._leases.give(request.iad, now + lease_s)
             return Outcome(reply)
         try:
@@ -190,7 +195,7 @@ class Leader:
 
     def _renew(self, request: Renew, now: float) -> Outcome:
         entry = self.directory.get(request.iad)
-        if entry is None or not entry.address:
+        if entry is None or not entry.address or request.iad in self._unconfirmed:
             text = f"no IAD {request.iad} is registered; register again"
             return Outcome(denied(request, "unknown", text))
         lease_s = self._lease_s(entry.lease_s)

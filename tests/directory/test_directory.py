@@ -101,6 +101,24 @@ def test_a_lease_that_ends_leaves_the_account():
     assert do(rules, d.Renew("n", "iad1"), now=61.0).reason == "unknown"
 
 
+def test_a_record_from_before_a_restart_is_renewed_by_registering_alone():
+    """Its file may be an older one that was put back: an IAD that renewed left an address, areas
+    and keys there that it has no more."""
+    older = primary()
+    do(older, register("iad1", "b1", address="tcp://127.0.0.1:5999"))
+    entries = tuple(older.directory)
+    rules = Leader(Directory("another", 1, entries), longest_lease_s=100.0, now=0.0)
+    assert do(rules, d.Renew("n", "iad1")).reason == "unknown"
+    assert found(rules, "b1")[0] == [("iad1", ("b1",))], "it stays meanwhile"
+    do(rules, register("iad1", "b2"))
+    assert found(rules, "b1", "b2") == ([("iad1", ("b2",))], ("b1",))
+    assert do(rules, d.Renew("n", "iad1")) == d.Registered("n", 60.0)
+    rules = Leader(Directory("a third", 1, entries), longest_lease_s=100.0, now=0.0)
+    same = register("iad1", "b1", address="tcp://127.0.0.1:5999")
+    assert rules.handle(same, ANYONE, 0.0).edit is None
+    assert do(rules, d.Renew("n", "iad1")) == d.Registered("n", 60.0)
+
+
 def test_leases_that_end_at_once_end_in_portions(monkeypatch):
     monkeypatch.setattr(rules_of_writing, "MAX_EXPIRED", 3)
     monkeypatch.setattr(rules_of_writing, "MAX_AREAS", 4)

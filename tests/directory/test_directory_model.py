@@ -42,6 +42,7 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     def primary_starts(self):
         self.leader = Leader(self.disk.load(), longest_lease_s=MAX_LEASE_S, now=self.now)
+        self.confirmed = set()
 
     def ask(self, request, *, works=True):
         """What the server does; False if the disk refused."""
@@ -67,6 +68,7 @@ class DirectoryMachine(RuleBasedStateMachine):
             return
         lease_s = min(lease_s, MAX_LEASE_S)
         assert reply == d.Registered("r", lease_s)
+        self.confirmed.add(name)
         self.oracle.kinds[name] = "iad"
         self.oracle.keys[name] = keys
         self.oracle.records[name] = request
@@ -75,7 +77,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     @rule(name=names)
     def renew(self, name):
         reply = self.ask(d.Renew("r", name))
-        if name not in self.oracle.records:
+        if name not in self.oracle.records or name not in self.confirmed:
             assert reply.reason == "unknown"
             return
         lease_s = min(self.oracle.records[name].lease_s, MAX_LEASE_S)
