@@ -38,9 +38,9 @@ from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.base import Policy
 from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.market import Member
-from agent.wire.messages import Aggregate, Answer, Series
+from agent.wire.messages import Aggregate, Answer, ChannelAggregate, Series
 from agent.wire.node_messages import Hello, Subtask, SubtaskResult
-from agent.wire.packed import Int64Column
+from agent.wire.packed import Float32Column, Int64Column
 from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.simulation.measures import Outcome
 from fleet.simulation.workload import MAX_WINDOW_S, Arrival
@@ -49,8 +49,8 @@ from fleet.simulation.workload import MAX_WINDOW_S, Arrival
 WARM_SAMPLES: Final = 10_000
 PROGRESS_EVERY: Final = 256
 # A node's readings do not matter here, only that they are in the requested form.
-A_SERIES: Final = Series(Int64Column.of([0]), {})
-AN_AGGREGATE: Final = Aggregate(0, 0, {})
+SERIES: Final = Series(Int64Column.of([0]), {"temperature": Float32Column.of([0.0])})
+AGGREGATE: Final = Aggregate(0, 0, {"temperature": ChannelAggregate(1, 0.0, 0.0, 0.0)})
 # There are no heartbeats here: no node falls silent.
 NEVER_LOST: Final = 10**12
 
@@ -263,5 +263,5 @@ def _hello(node: NodeLayout) -> Hello:
 
 def _found(subtask: Subtask, execution_ms: float) -> SubtaskResult:
     if subtask.form == "series":
-        return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, series=A_SERIES)
-    return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, aggregate=AN_AGGREGATE)
+        return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, series=SERIES)
+    return SubtaskResult(subtask.id, "ok", 0.0, execution_ms, aggregate=AGGREGATE)

@@ -22,17 +22,16 @@ from agent.scheduling.tasks.autoscale import Autoscaler, Looked, NodeLoad, finis
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.master_config import MasterAutoscale
-from agent.wire.messages import Aggregate, Task, Window
+from agent.wire.messages import Task, Window
 from agent.wire.node_messages import Hello, SetPods, Subtask, SubtaskResult
 from agent.wire.records import SubtaskRecord
 from fleet.simulation.layout import FleetLayout, NodeLayout
-from fleet.simulation.virtual import emulated, warm_times
+from fleet.simulation.virtual import AGGREGATE, emulated, warm_times
 from fleet.simulation.workload import PERCENTILE, Arrival
 from lab.autoscale.workload import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 
 COMMUNICATION_S: Final = 0.00287
 WARM_SAMPLES: Final = 2_000
-NOTHING: Final = Aggregate(0, 0, {})
 INCARNATION: Final = "virtual"
 
 
@@ -104,7 +103,7 @@ class VirtualSteps:
             case SendToNode(peer=name, message=Subtask() as subtask):
                 seed, window_s = subtask.emulation_seed, subtask.window.length_s
                 served_s = emulated(self._nodes[name], seed, window_s)
-                result = SubtaskResult(subtask.id, "ok", 0.0, served_s * 1e3, aggregate=NOTHING)
+                result = SubtaskResult(subtask.id, "ok", 0.0, served_s * 1e3, aggregate=AGGREGATE)
                 self._push(now + COMMUNICATION_S + served_s, SubtaskReturned(name, result))
             case SendToNode(peer=name, message=SetPods(count=count)):
                 self._done.changes.append(PodsChange(now, name, count))
