@@ -106,7 +106,7 @@ class Script:
         actions: list[Callable[[], None]] = [
             *[self._query] * 12, *[self._watch] * 2, *[self._subscribe] * 2, *[self._publish] * 3,
             *[self._event] * 3, *[self._topic] * 2, self._clone, *[self._move] * 3,
-            self._mode, self._service, self._look,
+            self._mode, self._service, self._look, self._restart,
         ]  # fmt: skip
         draw.choice(actions)()
 
@@ -256,6 +256,10 @@ class Script:
             )
         )
 
+    def _restart(self) -> None:
+        if self._world.durable and self._draw.random() < 0.3:
+            self._world.restart(self._draw.choice(IADS))
+
     def _look(self) -> None:
         asked: tuple[Message, ...] = (
             StatusRequest(), ListMoves("l"), ShowPlacement("s"), ListClones("l"), ListServices("l"),
@@ -302,8 +306,13 @@ class Subscriber:
         self._world = world
         self._heard = world.heard.setdefault("subscriber", [])
         self.got: list[int] = []
+        self._position = 0
+        self._restarts = 0
+        self._subscribe(after=None)
+
+    def _subscribe(self, after: int | None) -> None:
         wanted = f'kind = "raised" and area under "{HONEST_AREA}"'
-        self._say(p.Subscribe("s", wanted, durable=True))
+        self._say(p.Subscribe("s", wanted, durable=True, after=after))
 
     def _say(self, message: Message) -> None:
         self._world.ask("subscriber", "iad1", message)
@@ -313,19 +322,25 @@ class Subscriber:
         came, self._heard[:] = self._heard[:], []
         for message in came:
             assert not isinstance(message, p.Gap), message
-            if isinstance(message, p.Notified):
+            if isinstance(message, p.Notified) and message.position == self._position + 1:
                 self.got.append(message.notification.time_ms)
-                self._say(p.AcknowledgeNotifications("s", message.position))
+                self._position += 1
+                self._say(p.AcknowledgeNotifications("s", self._position))
+        if self._restarts != self._world.restarts:
+            self._restarts = self._world.restarts
+            self._subscribe(self._position)
 
     def complete(self) -> None:
         """All alerts came, each once."""
         node = self._world.nodes["good"]
-        for _ in range(PATIENCE):
-            self._world.step()
-            self.read()
+        for step in range(1, PATIENCE + 1):
             if len(self.got) >= len(node.raised):
                 break
-        assert sorted(self.got) == node.raised
+            if step % 400 == 0:
+                self._subscribe(self._position)  # it may have missed some
+            self._world.step()
+            self.read()
+        assert sorted(self.got) == node.raised, (self.got, node.raised, self._position)
 
 
 def serves(world: World) -> None:

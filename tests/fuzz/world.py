@@ -42,7 +42,7 @@ directory = "records"
 rotate_bytes = 1_000_000
 keep_files = 2
 [state]
-path = ""
+path = "{state}"
 [processing]
 workers = 1
 [market]
@@ -190,9 +190,9 @@ class Node:
         return nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, **form)
 
     def _send(self, message: Message) -> None:
-        world, name = self._world, self.name
-        to = world.masters[self.iad]
-        world.put(f"{name}>{self.iad}", encode(message), lambda frame: to.from_node(name, frame))
+        world, name, iad = self._world, self.name, self.iad
+        take: Deliver = lambda frame: world.masters[iad].from_node(name, frame)  # noqa: E731
+        world.put(f"{name}>{iad}", encode(message), take)
 
 
 class PoolMaster:
@@ -204,7 +204,8 @@ class PoolMaster:
         self.lines: list[str] = []
         others = [each for each in IADS if each != iad]
         bootstrap = [world.address("iad1")] if world.finds else []
-        text = CONFIG.format(iad=iad, folder=world.folder, bootstrap=bootstrap)
+        state = "state.sqlite" if world.durable else ""
+        text = CONFIG.format(iad=iad, folder=world.folder, bootstrap=bootstrap, state=state)
         neighbours = others if iad == "iad1" else ["iad1"]
         text += "".join(
             NEIGHBOUR.format(iad=each, address=world.address(each)) for each in neighbours
@@ -212,13 +213,13 @@ class PoolMaster:
         pool = IADS if not world.finds else [each for each in IADS if each in (iad, "iad1")]
         text += "".join(MEMBER.format(iad=each, address=world.address(each)) for each in pool)
         config = msgspec.toml.decode(text, type=MasterConfig)
-        (world.folder / iad).mkdir()
+        (world.folder / iad).mkdir(exist_ok=True)
         with (
             mock.patch.object(masters, "SecureSockets", Nowhere),
             mock.patch.object(masters, "operator_log", return_value=self._said),
         ):
             self.master = masters.Master(
-                config, world.folder / iad, run=iad, clock=lambda: world.now
+                config, world.folder / iad, run=f"{iad}-{world.restarts}", clock=lambda: world.now
             )
         self.public, self.nodes, self.operator = Router(), Router(), Router()
         self.master._public._router = self.public
@@ -230,20 +231,18 @@ class PoolMaster:
         self.lines.append(text)
         del self.lines[:-50]
 
-    def links(self) -> dict[int, str]:
-        """What each connection to others is for, by the id of its socket."""
-        found = {}
+    def links(self) -> list[tuple[MessageSocket[Any], str]]:
+        """Each connection to others, and what it is for."""
+        found: list[tuple[MessageSocket[Any], str]] = []
         for name, link in self.master._peers._links.items():
             if (iad := self._world.iad_at(link.address)) is not None:
-                for socket in (link.socket, link.following):
-                    found[id(socket)] = f"{iad} peers {name}"
+                sockets = filter(None, (link.socket, link.following))
+                found.extend((socket, f"{iad} peers {name}") for socket in sockets)
         for iad, overlay in self.master._push._links._by_iad.items():
-            found[id(overlay.socket)] = f"{iad} overlay {iad}"
+            found += [(overlay.socket, f"{iad} overlay {iad}")]
         directory = self.master._trade.directory
         assert directory is not None
-        for socket in directory._sockets:
-            found[id(socket)] = "drs"
-        return found
+        return found + [(socket, "drs") for socket in directory._sockets]
 
     def from_node(self, name: str, frame: bytes) -> None:
         """A node's frame."""
@@ -286,6 +285,9 @@ class World:
         self.folder = folder
         # Masters of the configuration of which some find each other.
         self.finds = draw.random() < 0.3
+        # What masters know is on disk, and they are restarted.
+        self.durable = draw.random() < 0.5
+        self.restarts = 0
         self.now = 1_000.0
         self.wall_ms = 1_796_000_000_000
         self._draw = draw
@@ -300,7 +302,7 @@ class World:
         ]
         for patch in self._patches:
             patch.start()
-        self._links: dict[int, tuple[PoolMaster, str]] = {}
+        self._links: dict[MessageSocket[Any], tuple[str, str]] = {}
         self._unsent: list[tuple[MessageSocket[Any], bytes]] = []
         self.directory = self._open_directory()
         self.masters = {iad: PoolMaster(self, iad) for iad in IADS}
@@ -349,16 +351,14 @@ class World:
         """Put what was sent by masters and service into channels."""
         sent, self._unsent = self._unsent, []
         for socket, frame in sent:
-            if id(socket) not in self._links:
+            if socket not in self._links:
                 self._links = {
-                    key: (master, to)
-                    for master in self.masters.values()
-                    for key, to in master.links().items()
+                    each: (iad, to)
+                    for iad, master in self.masters.items()
+                    for each, to in master.links()
                 }
-            if id(socket) not in self._links:
-                continue  # closed meanwhile
-            origin, to = self._links[id(socket)]
-            self._route_one(socket, origin.iad, to, frame)
+            if socket in self._links:  # else it was closed meanwhile
+                self._route_one(*self._links[socket], frame)
         for iad, master in self.masters.items():
             for identity, frame in _taken(master.public):
                 self._reply(iad, identity.decode(), frame)
@@ -373,7 +373,7 @@ class World:
             [socket] = directory._sockets
             self.put(f"drs>{iad}", frame, lambda frame, at=socket: hear(at, frame))
 
-    def _route_one(self, socket: MessageSocket[Any], iad: str, to: str, frame: bytes) -> None:
+    def _route_one(self, iad: str, to: str, frame: bytes) -> None:
         sender = Sender("iad", iad, partner=True)
         if self.finds:  # as without keys: with them it would be TCP
             sender = Sender("anyone", f"{iad} {to}".encode().hex(), host="127.0.0.1")
@@ -381,8 +381,8 @@ class World:
             take: Deliver = lambda frame: self.directory._take(iad.encode(), frame, sender)  # noqa: E731
         else:
             master, _, link = to.partition(" ")
-            at, identity = self.masters[master], f"{iad} {link}".encode()
-            take = lambda frame: at.from_public(identity, sender, frame)  # noqa: E731
+            identity = f"{iad} {link}".encode()
+            take = lambda frame: self.masters[master].from_public(identity, sender, frame)  # noqa: E731
         self.put(f"{iad}>{to}", frame, take)
 
     def _reply(self, iad: str, identity: str, frame: bytes) -> None:
@@ -399,8 +399,8 @@ class World:
 
     def ask(self, client: str, iad: str, message: Message) -> None:
         """A client's request."""
-        master, sender = self.masters[iad], Sender("client", client)
-        take: Deliver = lambda frame: master.from_public(client.encode(), sender, frame)  # noqa: E731
+        identity, sender = client.encode(), Sender("client", client)
+        take: Deliver = lambda frame: self.masters[iad].from_public(identity, sender, frame)  # noqa: E731
         self.put(f"{client}>{iad}", encode(message), take)
 
     def step(self) -> None:
@@ -426,6 +426,18 @@ class World:
             for node in self.nodes.values():
                 node.beat()
         self._route()
+
+    def restart(self, iad: str) -> None:
+        """End a master, and start it with what it has on disk; what was under way to it and from
+        it is lost."""
+        self._route()
+        self.masters[iad].master.close()
+        self.restarts += 1
+        for channel, queue in self._channels.items():
+            if channel.startswith(f"{iad}>") or f">{iad}" in channel:
+                queue.clear()
+        self._unsent = []
+        self.masters[iad] = PoolMaster(self, iad)
 
     def settle(self, steps: int) -> None:
         """So many steps."""
