@@ -279,16 +279,17 @@ def run(folder: Path, actions: int, seed: str, least: float = 0.05) -> int:
     liar = Liar(f"{seed} liar", least)
     draw = random.Random(f"{seed} world")
     world = World(folder, draw, liar.tamper)
-    script, subscriber = Script(world, f"{seed} script"), Subscriber(world)
+    script = Script(world, f"{seed} script")
     action = 0
     try:
         world.settle(200)
+        pair = Pair(world)
         for action in range(1, actions + 1):  # noqa: B007 - told if it ends here
             script.act()
             world.settle(draw.choice((1, 5, 20, 100)))
-            subscriber.read()
+            pair.act()
         serves(world)
-        subscriber.complete()
+        pair.is_served()
     except Exception as error:
         last = "\n".join(f"{channel} {frame.hex()}" for channel, frame in liar.last)
         raise Finding(
@@ -299,48 +300,88 @@ def run(folder: Path, actions: int, seed: str, least: float = 0.05) -> int:
     return liar.changed
 
 
-class Subscriber:
-    """An honest client that wants each alert of the honest node, and acknowledges what it gets."""
+class Pair:
+    """Two honest clients of the first master: one publishes to a topic that lives there for good,
+    the other wants that and each alert of the honest node, and acknowledges what it gets."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._replies = world.heard.setdefault("publisher", [])
         self._heard = world.heard.setdefault("subscriber", [])
-        self.got: list[int] = []
-        self._position = 0
+        self._published = self._accepted = 0
         self._restarts = 0
+        self._position = 0
+        self._alerts: list[int] = []
+        self._outputs: list[int] = []
+        world.masters["iad1"].ask(t.CreateTopic("c", t.Topic("own")))
+        world.masters["iad1"].ask(PinUnit("p", UnitName("processor", "own"), "iad1"))
         self._subscribe(after=None)
 
+    def act(self) -> None:
+        """Publish a message, once the one before was accepted; take what came."""
+        self._read()
+        if self._accepted == self._published:
+            self._published += 1
+        self._publish()
+
+    def _publish(self) -> None:
+        number = self._published
+        self._world.ask(
+            "publisher",
+            "iad1",
+            t.Publish("p", "own", {"n": number}, sequence=number, oldest=number),
+        )
+
     def _subscribe(self, after: int | None) -> None:
-        wanted = f'kind = "raised" and area under "{HONEST_AREA}"'
+        wanted = (
+            f'topic = "own" and kind = "output" or kind = "raised" and area under "{HONEST_AREA}"'
+        )
         self._say(p.Subscribe("s", wanted, durable=True, after=after))
 
     def _say(self, message: Message) -> None:
         self._world.ask("subscriber", "iad1", message)
 
-    def read(self) -> None:
-        """Take what came."""
-        came, self._heard[:] = self._heard[:], []
-        for message in came:
+    def _read(self) -> None:
+        for message in _taken(self._replies):
+            if isinstance(message, t.Published) and message.state == "accepted":
+                self._accepted = max(self._accepted, message.sequence or 0)
+        for message in _taken(self._heard):
             assert not isinstance(message, p.Gap), message
             if isinstance(message, p.Notified) and message.position == self._position + 1:
-                self.got.append(message.notification.time_ms)
                 self._position += 1
                 self._say(p.AcknowledgeNotifications("s", self._position))
+                told = message.notification
+                if "n" in told.attributes:
+                    self._outputs.append(int(told.attributes["n"]))  # type: ignore[arg-type]
+                else:
+                    self._alerts.append(told.time_ms)
         if self._restarts != self._world.restarts:
             self._restarts = self._world.restarts
             self._subscribe(self._position)
 
-    def complete(self) -> None:
-        """All alerts came, each once."""
-        node = self._world.nodes["good"]
+    def is_served(self) -> None:
+        """Everything came, each once."""
+        raised, outputs = self._world.nodes["good"].raised, list(range(1, self._published + 1))
         for step in range(1, PATIENCE + 1):
-            if len(self.got) >= len(node.raised):
+            if len(self._alerts) >= len(raised) and len(self._outputs) >= len(outputs):
                 break
-            if step % 400 == 0:
-                self._subscribe(self._position)  # it may have missed some
+            if step % 400 == 0:  # it may have missed some
+                self._subscribe(self._position)
+                self._publish()
             self._world.step()
-            self.read()
-        assert sorted(self.got) == node.raised, (self.got, node.raised, self._position)
+            self._read()
+        assert sorted(self._alerts) == raised, _differences(self._alerts, raised)
+        assert self._outputs == outputs, _differences(self._outputs, outputs)
+
+
+def _differences(got: list[int], wanted: list[int]) -> str:
+    lost, more = Counter(wanted) - Counter(got), Counter(got) - Counter(wanted)
+    return f"lost {[*lost]}, too often {[*more]}, or in another order"
+
+
+def _taken(messages: list[Message]) -> list[Message]:
+    came, messages[:] = messages[:], []
+    return came
 
 
 def serves(world: World) -> None:
