@@ -196,7 +196,8 @@ def _reorder(columns: dict[str, Any], draw: random.Random) -> None:
     if not isinstance(first, bytes | list) or not first:
         return
     packed = isinstance(first, bytes)
-    length = len(first) // (8 if "time_ms" in columns else 4) if packed else len(first)
+    if not (length := len(first) // (8 if "time_ms" in columns else 4) if packed else len(first)):
+        return
     places = draw.choices(range(length), k=draw.choice((0, 1, 2, length, length + 1, 300)))
 
     def chosen(column: Any) -> Any:
