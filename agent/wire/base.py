@@ -27,6 +27,7 @@ TIMEOUT_FACTOR = 4.0
 Area = Annotated[str, Meta(pattern=AREA_PATTERN, max_length=512)]
 # (?!\n): in Python, $ also matches before a trailing newline.
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
+MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
 NAME_WORDS: Final = "lower-case letters, digits and _, a letter first, 32 at most"  # as above
 RAW: Final = "_raw"  # suffix of a channel's name: its values before calibration

@@ -15,6 +15,7 @@ from agent.wire.base import (
     Count,
     Finite,
     Identifier,
+    MaybeName,
     Message,
     Name,
     Text,
@@ -22,14 +23,12 @@ from agent.wire.base import (
     WireStruct,
 )
 from agent.wire.messages import Slo
-from agent.wire.placement import MaybeName
 from agent.wire.predicates import Attribute, Value
 from agent.wire.topics import (
     MAX_PARAMETERS,
     MAX_PEERS,
     Interval,
     Parameter,
-    ProcessorName,
 )
 
 MAX_CLONES: Final = 1_024
@@ -47,7 +46,7 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
     `standby`: it outlives the master where it lives."""
 
     device: Device
-    processor: Annotated[ProcessorName, Meta(min_length=1)]
+    processor: Name
     parameters: Annotated[dict[Channel, Parameter], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )

@@ -25,6 +25,7 @@ from agent.wire.base import (
     Finite,
     Identifier,
     Label,
+    MaybeName,
     Message,
     Milliseconds,
     Name,
@@ -335,7 +336,7 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     # The sending IAD: trusted on loopback, checked against the key elsewhere.
-    origin: Annotated[str, Meta(max_length=64)] = ""
+    origin: MaybeName = ""
     # How much earlier (negative: later) its class of queries is served than its budget says
     # (docs/understand/policy.md); only the policy `sanderling` uses it.
     advance_ms: Finite = 0.0

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
-from agent.wire.base import Count, Finite, Identifier, Message, Name, Text, WireStruct
+from agent.wire.base import Count, Finite, Identifier, MaybeName, Message, Name, Text, WireStruct
 from agent.wire.messages import Slo
 
 # Facts fit a request, whatever the names are (`MAX_REQUEST_BYTES`).
@@ -32,7 +32,6 @@ GrantStep = Literal["ask", "keep", "end"]
 MAX_AMOUNT: Final = 1e18
 Amount = Annotated[float, Meta(ge=0.0, le=MAX_AMOUNT)]
 # The name of a master, or none.
-MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Named = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 
 

@@ -17,6 +17,7 @@ from agent.wire.base import (
     Count,
     Finite,
     Identifier,
+    MaybeName,
     Message,
     Name,
     Text,
@@ -36,7 +37,6 @@ MAX_TOPIC_AREAS = 256
 MAX_PARAMETERS = 32
 # A notification has 32 attributes; three of them are the master's.
 MAX_PUBLISHED = 29
-ProcessorName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Parameter = Value | Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)]
 Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
 
@@ -80,7 +80,7 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
     channels: Channels = ()
     every_s: Interval | None = None
-    processor: ProcessorName = ""
+    processor: MaybeName = ""
     parameters: Annotated[dict[Channel, Parameter], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )

@@ -44,7 +44,7 @@ from agent.wire.master_config import (
     UnitCompute,
 )
 from agent.wire.overlay_config import Cluster, OverlayAdvertisement
-from agent.wire.topics import MAX_PARAMETERS, MAX_PEERS, Interval, Parameter, ProcessorName
+from agent.wire.topics import MAX_PARAMETERS, MAX_PEERS, Interval, Parameter
 from agent.wire.webhook_config import MAX_WEBHOOKS, Receiver
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
@@ -157,9 +157,7 @@ class CloneObjective(Section, frozen=True):
 class DeviceClone(Section, frozen=True):
     """A node's clone (docs/use/clones.md), which `fleet clone apply` has made."""
 
-    processor: Annotated[
-        ProcessorName, Meta(min_length=1, description="What each message goes through.")
-    ]
+    processor: Annotated[Name, Meta(description="What each message goes through.")]
     set: Annotated[
         dict[Channel, Parameter],
         Meta(max_length=MAX_PARAMETERS, description="The processor's parameters."),

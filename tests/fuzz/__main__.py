@@ -1,5 +1,6 @@
-"""`make fuzz`: mutated frames at every socket, then hostile connections to each. It ends at the
-first that one did not survive, with its bytes in hexadecimal; the same seed sends the same."""
+"""`make fuzz`: mutated frames at every socket, then parties that lie within their conversations,
+then hostile connections to each socket. It ends at the first that one did not survive, with its
+bytes in hexadecimal; the same seed sends the same, but for liars."""
 
 from __future__ import annotations
 
@@ -8,10 +9,14 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
-from tests.fuzz import connections
+from tests.fuzz import byzantine, connections
 from tests.fuzz.campaign import Finding, run
 from tests.fuzz.fleets import FLEETS
+
+# Of honest parties, in each history.
+ACTIONS: Final = 800
 
 
 def main() -> int:
@@ -20,6 +25,9 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many (FRAMES=N)")
     parser.add_argument(
         "--connections", type=int, default=2_000, help="how many to each fleet (CONNECTIONS=N)"
+    )
+    parser.add_argument(
+        "--histories", type=int, default=20, help="with parties that lie (HISTORIES=N)"
     )
     parser.add_argument("--seed", default="1", help="of which series (SEED=text)")
     wanted = parser.parse_args()
@@ -40,7 +48,25 @@ def main() -> int:
     )
     for name, took_ms in sorted(report.longest_ms.items(), key=lambda each: -each[1]):
         sys.stdout.write(f"  {name}: the longest took {took_ms:.1f} ms of processor time\n")
-    return _connect(wanted.connections, wanted.seed)
+    return _lie(wanted.histories, wanted.seed) or _connect(wanted.connections, wanted.seed)
+
+
+def _lie(count: int, seed: str) -> int:
+    """So many histories with parties that lie; the exit status."""
+    changed = 0
+    for number in range(1, count + 1):
+        with tempfile.TemporaryDirectory(prefix="fuzz") as folder:
+            try:
+                changed += byzantine.run(Path(folder), ACTIONS, f"{seed} {number}")
+            except Finding as finding:
+                sys.stderr.write(f"\n{finding}\n")
+                return 1
+        sys.stderr.write(f"\r{number:,} histories")
+    sys.stdout.write(
+        f"\n{count:,} histories of seed {seed!r} with {changed:,} frames of parties that lie; no "
+        "finding\n"
+    )
+    return 0
 
 
 def _connect(count: int, seed: str) -> int:

@@ -38,7 +38,16 @@ def run(
     started_s = time.process_time()
     try:
         series = [
-            (target, Frames(target.kinds, f"{seed} {target.name}", target.live, target.bodies))
+            (
+                target,
+                Frames(
+                    target.kinds,
+                    f"{seed} {target.name}",
+                    target.live,
+                    target.bodies,
+                    target.heard,
+                ),
+            )
             for target in everything.targets
         ]
         sent = 0

@@ -27,7 +27,7 @@ from agent.wire.principals import Sender
 from agent.wire.push import Lost
 from agent.wire.topics import Topic
 from tests.fuzz.frames import Frames
-from tests.fuzz.targets import EACH, MasterTargets
+from tests.fuzz.master import EACH, MasterTargets
 
 WANTED: Final = ((Predicate("temperature", ">", (1.0,)),),)
 MESSAGES: Final = [

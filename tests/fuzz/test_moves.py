@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agent.wire import handover as w
+from tests.fuzz.master import MasterTargets
 from tests.fuzz.moves import BODIES, Mover
-from tests.fuzz.targets import MasterTargets
 
 SERIES = ["ci", *(pytest.param(f"ci {n}", marks=pytest.mark.long) for n in range(1, 5))]
 

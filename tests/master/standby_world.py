@@ -222,8 +222,11 @@ class Master:
     def begin(self, named, now):
         self.has_no_inbox = False
 
-    def covered(self, named, shadow):
+    def has_inbox(self, named):
         return not self.has_no_inbox
+
+    def cover(self, named, shadow):
+        pass
 
     def end(self, named):
         pass

@@ -178,3 +178,11 @@ def test_names_of_rooms_are_one_line(name):
     frame = encode(m.TaskResult("t", "complete", 1.0, (m.AreaResult("b1", name=name),)))
     with pytest.raises(WireError, match="name"):
         Decoder(PublicReply).decode(frame)
+
+
+@pytest.mark.parametrize("origin", [" ", "a b", "a\n", "\x1b[31m"])
+def test_a_task_says_by_name_which_iad_sent_it(origin):
+    """It is counted, and told in reports: one of these made a report that nobody could read."""
+    task = m.Task("t", ("b1",), m.Window(last_s=1.0), 99.0, 1.0, 1.0, origin=origin)
+    with pytest.raises(WireError, match="origin"):
+        Decoder(PublicRequest).decode(encode(task))

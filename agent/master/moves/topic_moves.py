@@ -105,6 +105,8 @@ class TopicMoves:
         self._pausing: dict[str, Callable[[bytes], object]] = {}
         self._cuts: dict[str, int] = {}  # the last positions that targets were given
         self._coming: dict[str, _Coming] = {}
+        # (topic, incarnation) → whether this master stands by for it, with the same inbox.
+        self.stands_by: Callable[[str, str], bool] = lambda _name, _incarnation: False
         self._inboxes.on_the_move.append(self._is_inbox)
         reactor.performs(TopicHeld, self._is_held)
         reactor.performs(TopicPaused, self._is_paused)
@@ -363,7 +365,7 @@ class TopicMoves:
         self._perform(self._topics.own(name))
 
     def stop(self, unit: Unit) -> None:
-        """Stop its processor; if it was not adopted, the inbox ends, too."""
+        """Stop its processor; if it was not adopted, the inbox ends, too, unless it stands by."""
         name = unit.name
         if (coming := self._coming.get(name)) is None:
             return
@@ -376,7 +378,8 @@ class TopicMoves:
         else:
             del self._coming[name]
             self._perform(self._topics.drop(name))
-            self._push.take(self._inboxes.end(f"{STANDBY}{name}", coming.id))
+            if not self.stands_by(name, coming.id):
+                self._push.take(self._inboxes.end(f"{STANDBY}{name}", coming.id))
             self._push.take(self._push.topics.forget_copy(name))
 
     def discard(self, unit: Unit) -> Changes:

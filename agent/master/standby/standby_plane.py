@@ -78,6 +78,7 @@ class StandbyPlane:
         handovers.free = self._guards.free
         handovers.waits_for = self._guards.waits_for
         handovers.on_standby = self._heard
+        topics.moves.stands_by = self._standbys.stands_by
         reactor.add_timer(self)
 
     @property

@@ -113,6 +113,11 @@ class Standbys:
         here = taken is not None and taken.incarnation == self._shadows.incarnation(unit.name)
         return taken if here else None
 
+    def stands_by(self, name: str, incarnation: str) -> bool:
+        """Whether this master stands by for that topic."""
+        each = self._standbys.get(Unit(KIND, name))
+        return each is not None and each.named.incarnation == incarnation
+
     def watched(self) -> Iterator[tuple[str, int]]:
         """Owners whose death matters, with the term in which they have their units."""
         for each in self._standbys.values():
@@ -136,7 +141,9 @@ class Standbys:
                 dead = self._leases.dead(machine.primary, machine.term)
                 # While it holds the lease of that term, its owner waits for its word.
                 works = dead and self._leases.held() == each.at and not self._refusing()
-                if works and self._has_room(unit, each):
+                if works and not self._shadows.has_inbox(each.named):
+                    self._forget(unit)  # It came here by a move.
+                elif works and self._has_room(unit, each):
                     self._take_over(unit, each)
 
     def _has_room(self, unit: Unit, each: _Standby) -> bool:
@@ -299,9 +306,10 @@ class Standbys:
         self._make_room(each.machine.primary)
         if unit not in self._standbys:
             return
-        if not self._shadows.covered(each.named, shadow):
-            self._forget(unit)  # The owner asks again.
+        if not self._shadows.has_inbox(each.named):
+            self._forget(unit)  # It came here by a move, or the owner asks again.
             return
+        self._shadows.cover(each.named, shadow)
         self._perform(unit, each, made)
 
     def _dismissed(self, unit: Unit, each: _Standby, dismiss: t.Dismiss) -> None:

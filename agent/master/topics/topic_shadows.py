@@ -93,14 +93,14 @@ class TopicShadows:
         client = f"{STANDBY}{topic.name}"
         self._push.take(self._inboxes.stand_by(client, named.incarnation, wanted, now))
 
-    def covered(self, named: Named, shadow: Shadow) -> bool:
-        """What the shadow has need not be kept for it. False if no inbox stands by any more: a move
-        to here that was given up has ended it."""
+    def has_inbox(self, named: Named) -> bool:
+        """Whether its inbox stands by. A move to here that succeeds makes it the topic's own."""
+        return self._inboxes.has(f"{STANDBY}{named.topic.name}", named.incarnation)
+
+    def cover(self, named: Named, shadow: Shadow) -> None:
+        """What the shadow has need not be kept for it."""
         client = f"{STANDBY}{named.topic.name}"
-        if not self._inboxes.has(client, named.incarnation):
-            return False
         self._push.take(self._inboxes.forget_known(client, named.incarnation, shadow.knows))
-        return True
 
     def has_room(self, outputs: Sequence[Notification]) -> bool:
         """Whether these may be taken over: alerts of nodes here must not make way for them."""

@@ -162,6 +162,7 @@ class WorkerPool:
         self._quiet_until_s = math.inf  # the first of the processes'
         self._events: deque[Event] = deque()
         self._handling = False
+        self._closed = False
         reactor.add_timer(self)
 
     # --- interface ---
@@ -171,7 +172,10 @@ class WorkerPool:
         self._handle_all(self._processing.start(self._reactor.clock()))
 
     def handle(self, event: Event) -> None:
-        """Handle a topic's event, and carry out what follows."""
+        """Handle a topic's event, and carry out what follows. Once closed, nothing: what a master
+        writes last may still end or move topics."""
+        if self._closed:
+            return
         self._events.append(event)
         self._handle_all()
 
@@ -202,6 +206,7 @@ class WorkerPool:
             self._ignore_all(process)
             process.reap(END_S)
         self._processes.clear()
+        self._closed = True
 
     # --- instructions ---
 

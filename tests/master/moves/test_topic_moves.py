@@ -101,6 +101,13 @@ def test_a_move_that_is_given_up_ends_its_inbox(rig, moves):
     assert not rig.plane.inboxes.has("standby/notes", "f1")
 
 
+def test_a_move_that_is_given_up_leaves_its_inbox_to_a_standby_here(rig, moves):
+    moves.stands_by = lambda name, incarnation: (name, incarnation) == ("notes", "f1")
+    load(rig)
+    moves.stop(UNIT)
+    assert rig.plane.inboxes.has("standby/notes", "f1")
+
+
 def taken(rig):
     """The topic has come, and its source may still take it back."""
     moves = rig.topics.moves

@@ -64,6 +64,17 @@ def test_a_standby_whose_inbox_went_with_a_move_is_asked_anew(world):
     world.check_end()
 
 
+def test_a_standby_without_an_inbox_takes_nothing_over(world):
+    """A move to there has made it the topic's own. Before, the master ended (KeyError)."""
+    world, standby = world
+    standby.has_no_inbox = True
+    world.crash("a")
+    for _ in range(200):
+        world.step()
+        assert not standby.works
+    assert not len(standby.standbys)
+
+
 def test_what_is_made_waits_for_a_dead_standby_until_a_majority_has_said_so(world):
     world, standby = world
     world.crash(standby.name)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent.processing.events import Checkpoint, TakeCheckpoint
+from agent.processing.events import Checkpoint, Remove, TakeCheckpoint
 from agent.processing.printed import MAX_LINES
 from tests.master.worker_rig import Workers, package
 
@@ -348,3 +348,14 @@ def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch):
     ]
     assert workers.processing.next_due <= time.monotonic() + 1.0
     workers.pool.close()
+
+
+def test_a_pool_that_was_closed_takes_nothing_more(workers):
+    """What a master writes at its end lets topics move on or end: it ended with KeyError."""
+    workers.create("sum", "echo")
+    workers.send("sum", 1, n=1)
+    workers.run_until(lambda: workers.emits("sum"))
+    workers.pool.close()
+    workers.send("sum", 2, n=2)
+    workers.pool.handle(Remove("sum"))
+    assert workers.pool.pids == {}
