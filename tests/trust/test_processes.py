@@ -14,7 +14,8 @@ from agent.net.keys import Handshake, new, read_secrets
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
-from agent.wire.unions import PeerReply
+from agent.wire.unions import ClientReply, PeerReply
+from agent.wire.watches import Acknowledge, Round, Watch
 from testkit.waiting import PATIENCE_MS
 from tests.master.rig import COMMAND
 from tests.trust.rig import IADS, NODES, ROOMS, ask
@@ -138,6 +139,31 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
         running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
         assert ask(client).status == "complete"
     assert "rejected this node" in running.said(NODES["iad1"])
+
+
+def test_a_revoked_client_hears_no_more_of_what_it_asked_for_before(running):
+    def dropped():
+        return running.status("iad1").counters["messages_dropped"]
+
+    with zmq.Context() as context:
+        address = running.sockets["iad1"]["public"]
+        with dealer(context, running, address, "app", "iad1") as socket:
+            slo = m.Slo(99.0, 5_000.0)
+            socket.send(encode(Watch("w", ("b1/f4",), slo, "periodic", 0.5, form="aggregate")))
+            assert receive(socket, ClientReply).state == "open"
+            assert isinstance(receive(socket, ClientReply), Round)
+            before = dropped()
+            running.allow("iad1", "app")
+
+            def is_refused():
+                socket.send(encode(Acknowledge("w", 1)))
+                found = receive(socket, ClientReply) if socket.poll(0) else None
+                return isinstance(found, m.Answer) and found.reason == "not_authorised"
+
+            running.wait_for("iad1", is_refused, bool)
+            running.wait_for("iad1", dropped, lambda now: now > before)
+            while socket.poll(100):
+                assert isinstance(receive(socket, ClientReply), m.Answer)
 
 
 def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):

@@ -77,7 +77,13 @@ class RequestPlane:
         self._handlers[kind] = handler if brief else self._reactor.changing(handler)
 
     def reply(self, origin: RequestOrigin, message: Message) -> bool:
-        """Send `message` back. True: it was dropped, as the connection was found to be gone."""
+        """Send `message` back. True: it was dropped, as the connection was found to be gone, or its
+        key is not allowed any more."""
+        if not self._router.may_hear(origin.identity):
+            self._router.dropped += 1
+            if isinstance(message, Answer | TaskResult):
+                self.refuse(origin.identity, origin.codec, message.id, "not_authorised", REVOKED)
+            return True
         payer = payer_of(origin.sender)
         if self.writer is not None and self.writer.takes(
             origin.identity, origin.codec, message, payer
