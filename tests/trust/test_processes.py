@@ -178,6 +178,29 @@ def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):
         assert ask(client).status == "complete"
 
 
+def test_a_revoked_master_is_asked_no_more_and_its_node_leaves_it(running, tmp_path):
+    with running.client("iad1") as client:
+        assert ask(client).status == "complete"
+        other = new(str(tmp_path / "nobodys"))
+        running.replace("iad2.public", f"{other.public}\n")
+        running.allow("iad1", "iad2")
+        answer = running.wait_for(
+            "iad1",
+            lambda: ask(client),
+            lambda answer: [gap.reason for gap in answer.missing] == ["iad_unreachable"],
+        )
+    assert [result.area for result in answer.results] == [ROOMS["iad1"]]
+    assert running.status("iad1").unreachable_iads == ("iad2",)
+    running.wait_for("iad2", lambda: links_to_nodes(running, "iad2"), lambda found: not found)
+
+
+def links_to_nodes(fleet, iad):
+    """The connections of a node to its master."""
+    port = int(fleet.sockets[iad]["nodes"].rpartition(":")[2])
+    connections = psutil.Process(fleet.processes[NODES[iad]].pid).net_connections()
+    return [each for each in connections if each.raddr and each.raddr.port == port]
+
+
 def links(fleet):
     """The connections of each master to the other: (its IAD, its port)."""
     found = set()
