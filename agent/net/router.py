@@ -284,12 +284,12 @@ class Router:
         except zmq.ZMQError:
             return ""
 
-    def may_hear(self, identity: bytes) -> bool:
-        """Whether the key of a peer that spoke here is still allowed: what it asked for before,
-        such as each round of a watch, may be due long after its key was revoked."""
+    def owner(self, identity: bytes, before: Sender) -> Sender | None:
+        """Who a peer is now that spoke here as `before`; None if its key is not allowed any more:
+        what it asked for then, such as each round of a watch, may be due long afterwards."""
         if self._find is None or self._small is None or not (key := self._small.key_of(identity)):
-            return True
-        return self._find(key) is not None
+            return before
+        return self._find(key)
 
     def _admits(self, frame: zmq.Frame, identity: bytes, payload: Frame | None = None) -> bool:
         """Whether the connection's key is still allowed. Looked up for each message, as a peer

@@ -104,9 +104,9 @@ class Router:
         """Whose frame it was."""
         return self.from_
 
-    def may_hear(self, _identity: bytes) -> bool:
+    def owner(self, _identity: bytes, before: Sender) -> Sender:
         """No key is revoked."""
-        return True
+        return before
 
     def send(self, identity: bytes, payload: bytes | bytearray, payer: object = None) -> bool:
         """Keep a reply."""

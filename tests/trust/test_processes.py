@@ -15,7 +15,7 @@ from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
 from agent.wire.unions import ClientReply, PeerReply
-from agent.wire.watches import Acknowledge, Round, Watch
+from agent.wire.watches import Round, Watch
 from testkit.waiting import PATIENCE_MS
 from tests.master.rig import COMMAND
 from tests.trust.rig import IADS, NODES, ROOMS, ask
@@ -54,6 +54,7 @@ def receive(socket, union):
     return Decoder(union).decode(socket.recv())[0]
 
 
+QUERY = m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 5_000.0), form="aggregate")
 TASK = m.Task("t1", ("b1/f4",), m.Window(last_s=60), 99.0, 10_000.0, 40_000.0)
 
 
@@ -141,9 +142,17 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
     assert "rejected this node" in running.said(NODES["iad1"])
 
 
-def test_a_revoked_client_hears_no_more_of_what_it_asked_for_before(running):
+@pytest.mark.parametrize("without", ["its key", "the service"])
+def test_a_client_hears_no_more_of_what_it_asked_for_before_it_lost_the_right(running, without):
     def dropped():
         return running.status("iad1").counters["messages_dropped"]
+
+    def revoke():
+        if without == "its key":
+            running.allow("iad1", "app")
+        else:
+            listed, mark = (running.folder / "iad1.allow").read_text(), 'name = "app"\n'
+            running.replace("iad1.allow", listed.replace(mark, f'{mark}services = ["other"]\n'))
 
     with zmq.Context() as context:
         address = running.sockets["iad1"]["public"]
@@ -153,10 +162,10 @@ def test_a_revoked_client_hears_no_more_of_what_it_asked_for_before(running):
             assert receive(socket, ClientReply).state == "open"
             assert isinstance(receive(socket, ClientReply), Round)
             before = dropped()
-            running.allow("iad1", "app")
+            revoke()
 
             def is_refused():
-                socket.send(encode(Acknowledge("w", 1)))
+                socket.send(encode(QUERY))
                 found = receive(socket, ClientReply) if socket.poll(0) else None
                 return isinstance(found, m.Answer) and found.reason == "not_authorised"
 

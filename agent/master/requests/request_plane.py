@@ -78,8 +78,10 @@ class RequestPlane:
 
     def reply(self, origin: RequestOrigin, message: Message) -> bool:
         """Send `message` back. True: it was dropped, as the connection was found to be gone, or its
-        key is not allowed any more."""
-        if not self._router.may_hear(origin.identity):
+        sender may not have it any more."""
+        owner = self._router.owner(origin.identity, origin.sender)
+        pushed = not isinstance(message, Answer | TaskResult)
+        if owner is None or (pushed and owner.services != origin.sender.services):
             self._router.dropped += 1
             if isinstance(message, Answer | TaskResult):
                 self.refuse(origin.identity, origin.codec, message.id, "not_authorised", REVOKED)

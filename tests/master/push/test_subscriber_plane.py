@@ -40,8 +40,8 @@ class Router:
     def empty(self):
         return not self.coming
 
-    def may_hear(self, _identity):
-        return True
+    def owner(self, _identity, before):
+        return before
 
     def sender(self, identity):
         return self._sender or Sender("anyone", identity.hex())
