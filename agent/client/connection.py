@@ -182,9 +182,11 @@ class Connection(Generic[T]):
 
     def _show_new_key(self) -> None:
         assert self._secrets is not None
+        assert self._keyed is not None
         before = self._secrets.value[0]
         with suppress(ConfigError):  # the keys before stay in use
-            if self._secrets.refresh() and self._secrets.value[0] != before:
+            self._secrets.refresh()
+            if self._secrets.value[0] != before or not self._keyed.knows_peer:
                 # A new socket, as libzmq might still send a message over the old connection.
                 self._open_anew()
 

@@ -132,17 +132,19 @@ class MasterSocket:
 
     def keyed_anew(self) -> bool:
         """Reconnect if this node's key has changed, and return whether it did: the master may soon
-        refuse the old key. Messages on the old connection may be lost."""
+        refuse the old key. Likewise if the master's is none of its keys any more: it was revoked,
+        or its rotation is over. Messages on the old connection may be lost."""
         now = time.monotonic()
         if self._keys is None or now < self._look_at_s:
             return False
         self._look_at_s = now + LOOK_S
         try:
             secret = self._keys.handshake(0).own
+            known = self._keys.names(self._handshake.server)
         except config.ConfigError as error:
             self._reporter.complain("keys", f"{error}; the key before stays in use")
             return False
-        changed, self._shown = secret != self._shown, secret
+        changed, self._shown = secret != self._shown or not known, secret
         if not changed or self._socket is None:
             return False
         self.close(LINGER_S)

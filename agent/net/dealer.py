@@ -24,6 +24,9 @@ EARLY_REDIALS = 2
 # pair is refused once a rotation ends.
 LIKELIEST_AGAIN_S = 4.0
 LIKELIEST_AGAIN_MAX_S = 600.0
+# A connection that its owner replaces, since the other end's key is none of its keys any more, is
+# ended after this long: longer than replies are awaited on it, if there is another one by then.
+UNKNOWN_S = 15.0
 
 
 def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
@@ -94,10 +97,11 @@ class PlainLink:
 class KeyedLink(PlainLink):
     """The same while either end rotates its key: each attempt takes the next pair of `own()` and
     `servers()`. It reconnects as soon as the first key of `own()` changes, and now and then while
-    it uses another pair than the likeliest; messages in flight are lost then. With `renew` it calls
-    that instead, and only while it uses another pair: its owner sees to the own key, and may have a
-    second connection that begins with the likeliest one. The constructor, `look` and `redial` raise
-    ConfigError if a key file cannot be read now.
+    it uses another pair than the likeliest; messages in flight are lost then. It reconnects, too,
+    once the other end's key is none of `servers()`: it was revoked, or a rotation is over. With
+    `renew` it calls that instead, and only while it uses another pair: its owner sees to the own
+    key, and may have a second connection that begins with the likeliest one. The constructor,
+    `look` and `redial` raise ConfigError if a key file cannot be read now.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class KeyedLink(PlainLink):
         self._shown = own()[0]
         self._again_in_s = LIKELIEST_AGAIN_S
         self._again_s: float | None = None
+        self._unknown_s: float | None = None
         self.rounds = 0  # how often all pairs were tried
         super().__init__(socket, address, attempts)
 
@@ -126,10 +131,28 @@ class KeyedLink(PlainLink):
             self._again_in_s = LIKELIEST_AGAIN_S
             self._begin_again()
         elif self.connected:
-            self._return_to_likeliest(now)
+            if self.knows_peer:
+                self._unknown_s = None
+                self._return_to_likeliest(now)
+            else:
+                self._leave(now)
             if self.socket.closed:  # by its owner, who has another one now
                 return None
         return super().look(now)
+
+    @property
+    def knows_peer(self) -> bool:
+        """Whether the key that the other end was asked for is still one of its keys."""
+        return self._server in self._servers()
+
+    def _leave(self, now: float) -> None:
+        """The other end is not who it was: only its owner may hold the connection for a while."""
+        if self._renew is not None and self._unknown_s is None:
+            self._unknown_s = now
+            self._renew()
+        elif self._unknown_s is None or now >= self._unknown_s + UNKNOWN_S:
+            self._unknown_s = None
+            self._begin_again()
 
     def _return_to_likeliest(self, now: float) -> None:
         if self._likeliest:
@@ -150,5 +173,6 @@ class KeyedLink(PlainLink):
         found = handshakes(self._own(), self._servers())
         self.rounds, pairing = divmod(self.attempts, len(found))
         self._likeliest = pairing == 0
+        self._server = found[pairing].server
         found[pairing].apply(self.socket)
         super().redial()

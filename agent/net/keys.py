@@ -75,6 +75,10 @@ class KeyFiles(NamedTuple):
         found = handshakes(read_secrets(self.key), read_publics(self.server_keys))
         return found[attempt % len(found)]
 
+    def names(self, server: str) -> bool:
+        """Whether this is one of the peer's public keys now. ConfigError."""
+        return server in read_publics(self.server_keys)
+
 
 def read_secrets(path: str) -> tuple[Pair, ...]:
     """The key pairs of a file, the current one first; ConfigError also if others may read it."""

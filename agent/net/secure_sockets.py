@@ -135,14 +135,19 @@ class SecureSockets:
                 raise OSError(f"cannot connect: {error}") from None
         elif not server_keys:
             raise OSError(f"cannot connect to {address}: none of its public keys is known")
-        path = self._path(server_keys) if isinstance(server_keys, str) and server_keys else ""
+        known: Watched[tuple[str, ...]] | None = None
+        if keyed and isinstance(server_keys, str):
+            known = Watched(self._path(server_keys), _read_server_keys)
 
         def own() -> Sequence[Pair]:
             assert self._secrets is not None
             return self._secrets.value
 
         def servers() -> Sequence[str]:
-            return read_publics(path, MAX_DIRECTORY_KEYS) if path else server_keys
+            if known is None:
+                return server_keys
+            known.refresh()
+            return known.value
 
         socket = unconnected(self._context, max_bytes)
         try:
@@ -304,6 +309,10 @@ def check(trust: Trust, folder: str | os.PathLike[str], *server_keys: str) -> No
     for path in server_keys:
         if path:
             read_publics(os.path.join(base, path), MAX_DIRECTORY_KEYS)  # noqa: PTH118
+
+
+def _read_server_keys(path: str) -> tuple[str, ...]:
+    return read_publics(path, MAX_DIRECTORY_KEYS)
 
 
 def _ignore(_key: str) -> None:

@@ -120,10 +120,11 @@ class _Stream:
     leave in their order, so what the kernel has taken tells which libzmq still holds. One thread
     hands over, another asks."""
 
-    __slots__ = ("_lead", "_seen", "fd", "handed", "large")
+    __slots__ = ("_lead", "_seen", "fd", "handed", "key", "large")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.key = ""
         self.handed = 0
         self.large: deque[tuple[int, int]] = deque()  # begin and end of each
         # Bytes that the kernel took and nobody handed over: a handshake, replies to heartbeats.
@@ -161,6 +162,16 @@ class SmallUnsent:
             self.closed(fd)
             self._streams[identity] = _Stream(fd)
             self._identities[fd] = identity
+
+    def came_with(self, identity: bytes, key: str) -> None:
+        """The public key with which this peer's connection was made."""
+        if (stream := self._streams.get(identity)) is not None:
+            stream.key = key
+
+    def key_of(self, identity: bytes) -> str:
+        """The public key of this peer's connection; empty if none is known."""
+        stream = self._streams.get(identity)
+        return "" if stream is None else stream.key
 
     def sent(self, identity: bytes, size: int, *, keyed: bool, large: bool = False) -> None:
         """A frame was handed to libzmq."""

@@ -48,6 +48,9 @@ from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 1.0  # before a worker is started that never became ready
 MAX_PAUSE_S: Final = 60.0
+# The kernel ends a worker that takes so much longer than its limit of CPU time, at most (`_allow`
+# in the worker). What one says of more than that is not counted: nobody could read the sum.
+KILLED_AFTER_S: Final = 2.0
 
 
 class Processing(Dispatch):
@@ -256,7 +259,7 @@ class Processing(Dispatch):
         head = processor.head
         assert head is not None
         limits = processor.definition.limits
-        processor.measures.counters.cpu_s += event.cpu_s
+        processor.measures.counters.cpu_s += min(event.cpu_s, limits.cpu_s + KILLED_AFTER_S)
         processor.grown_bytes += event.grown_bytes
         try:
             outputs = read_outputs(event.outputs, limits.outputs, limits.output_bytes)

@@ -12,7 +12,7 @@ from agent.client.connection import Connection
 from agent.net.keys import KeyFiles, new, read_secrets
 from agent.wire.codec import encode
 from agent.wire.operator import IadStatus
-from testkit.waiting import PATIENCE_MS
+from testkit.waiting import PATIENCE_MS, PATIENCE_S
 
 STATUS = encode(IadStatus("iad1", "edfq", (), (), 0, 0, {}))
 
@@ -70,3 +70,15 @@ def test_a_request_is_not_lost_though_a_handshake_ends_as_another_begins(bound, 
                 identity, _ = socket.recv_multipart()
                 socket.send_multipart([identity, STATUS])
                 assert asked.result().iad == "iad1"
+
+
+def test_a_client_leaves_a_master_whose_key_is_none_of_its_keys_any_more(
+    bound, keys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(connection, "LOOK_S", 0.0)
+    monkeypatch.setattr(connection, "HANDSHAKE_MS", 100)
+    _, address = bound()
+    with Client(address, keys) as client:
+        assert client.is_connected(PATIENCE_S)
+        (tmp_path / "server.public").write_text(f"{new(str(tmp_path / 'other')).public}\n")
+        assert not client.is_connected(0.2)

@@ -50,6 +50,27 @@ def test_a_node_that_heard_its_master_begins_with_the_first_pair_again_else_with
     assert used == [first, first, last]
 
 
+def test_a_node_leaves_a_master_whose_key_is_none_of_its_keys_any_more(tmp_path):
+    _, server, other = (new(str(tmp_path / name)) for name in ("own", "master", "other"))
+    public = tmp_path / "master.public"
+    keys = {"": KeyFiles(str(tmp_path / "own.secret"), str(public))}
+    socket = MasterSocket(EdgeMaster(address="tcp://127.0.0.1:1"), keys, Mock(), Mock())
+    socket.open()
+
+    def reconnects():
+        socket._look_at_s = 0.0
+        return socket.keyed_anew()
+
+    public.write_text(f"{other.public}\n{server.public}\n")
+    assert not reconnects()
+    public.write_text(f"{other.public}\n")
+    assert reconnects()
+    assert socket._handshake.server == other.public
+    assert not reconnects()
+    socket.close(0.0)
+    socket.end()
+
+
 def test_a_message_of_several_parts_is_one_that_is_malformed_and_is_not_read_on():
     with zmq.Context() as context, context.socket(zmq.ROUTER) as master:
         address = f"tcp://127.0.0.1:{master.bind_to_random_port('tcp://127.0.0.1')}"

@@ -48,6 +48,10 @@ class Router:
         """Whose frame it was."""
         return self.from_
 
+    def owner(self, _identity: bytes, before: Sender) -> Sender:
+        """No key is revoked."""
+        return before
+
     def send(self, identity: bytes, payload: bytes | bytearray, payer: object = None) -> bool:
         """Keep a reply."""
         self.sent.append((identity, bytes(payload)))

@@ -25,6 +25,7 @@ class Socket:
     def __init__(self):
         self.connected = self.closed = False
         self.shown = []
+        self.expected = []
 
     def close(self):
         self.closed = True
@@ -32,6 +33,8 @@ class Socket:
     def setsockopt(self, option, value):
         if option == zmq.CURVE_PUBLICKEY:
             self.shown.append(value.decode())
+        elif option == zmq.CURVE_SERVERKEY:
+            self.expected.append(value.decode())
 
     def getsockopt(self, _option):
         if self.closed:
@@ -89,6 +92,40 @@ def test_a_link_that_its_owner_renews_stays_connected_meanwhile():
     assert socket.shown == [NEW.public, OLD.public]
     assert asked == [6, 15, 32]
     assert socket.connected
+
+
+def test_a_link_leaves_whose_key_is_none_of_the_other_ends_any_more():
+    socket, keys = Socket(), [SERVER]
+    link = KeyedLink(socket, "tcp://127.0.0.1:1", lambda: (NEW,), lambda: keys)
+    socket.connected = True
+    link.look(1.0)
+    keys[:] = ["t" * 40, SERVER]  # a rotation is announced, and switched
+    link.look(2.0)
+    assert socket.connected
+    keys[:] = ["t" * 40]
+    link.look(3.0)
+    assert not socket.connected
+    assert socket.expected == [SERVER, "t" * 40]
+
+
+def test_a_link_that_its_owner_replaces_leaves_such_a_key_if_no_other_one_succeeds():
+    socket, keys, renewed = Socket(), [SERVER], []
+    link = KeyedLink(
+        socket,
+        "tcp://127.0.0.1:1",
+        lambda: (NEW,),
+        lambda: keys,
+        renew=lambda: renewed.append(now),
+    )
+    socket.connected = True
+    keys[:] = ["t" * 40]
+    for now in range(30):
+        link.look(float(now))
+        if not socket.connected:
+            break
+    assert renewed == [0]
+    assert now == 15
+    assert socket.expected == [SERVER, "t" * 40]
 
 
 @pytest.mark.parametrize("closed", ["itself", "the next one"])

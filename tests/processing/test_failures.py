@@ -248,6 +248,13 @@ def test_too_much_cpu_time_is_a_failure_though_it_came_in_time():
     assert rig.emitted == []
 
 
+def test_of_a_cpu_time_no_more_is_counted_than_the_kernel_lets_a_worker_take():
+    rig = rig_of("a", cpu_s=1.0, wall_s=5.0)
+    rig.arrive("a", 1)
+    rig.answer(1, cpu_s=1e308)
+    assert rig.status("a").counters.cpu_s == 3.0
+
+
 @pytest.mark.parametrize("cpu_s", [math.nan, math.inf, -1.0])
 def test_a_cpu_time_that_cannot_be_is_no_answer(cpu_s):
     rig = rig_of("a")

@@ -14,7 +14,8 @@ from agent.net.keys import Handshake, new, read_secrets
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
-from agent.wire.unions import PeerReply
+from agent.wire.unions import ClientReply, PeerReply
+from agent.wire.watches import Round, Watch
 from testkit.waiting import PATIENCE_MS
 from tests.master.rig import COMMAND
 from tests.trust.rig import IADS, NODES, ROOMS, ask
@@ -53,6 +54,7 @@ def receive(socket, union):
     return Decoder(union).decode(socket.recv())[0]
 
 
+QUERY = m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 5_000.0), form="aggregate")
 TASK = m.Task("t1", ("b1/f4",), m.Window(last_s=60), 99.0, 10_000.0, 40_000.0)
 
 
@@ -140,6 +142,39 @@ def test_a_revoked_client_and_node_are_refused_while_connected(running):
     assert "rejected this node" in running.said(NODES["iad1"])
 
 
+@pytest.mark.parametrize("without", ["its key", "the service"])
+def test_a_client_hears_no_more_of_what_it_asked_for_before_it_lost_the_right(running, without):
+    def dropped():
+        return running.status("iad1").counters["messages_dropped"]
+
+    def revoke():
+        if without == "its key":
+            running.allow("iad1", "app")
+        else:
+            listed, mark = (running.folder / "iad1.allow").read_text(), 'name = "app"\n'
+            running.replace("iad1.allow", listed.replace(mark, f'{mark}services = ["other"]\n'))
+
+    with zmq.Context() as context:
+        address = running.sockets["iad1"]["public"]
+        with dealer(context, running, address, "app", "iad1") as socket:
+            slo = m.Slo(99.0, 5_000.0)
+            socket.send(encode(Watch("w", ("b1/f4",), slo, "periodic", 0.5, form="aggregate")))
+            assert receive(socket, ClientReply).state == "open"
+            assert isinstance(receive(socket, ClientReply), Round)
+            before = dropped()
+            revoke()
+
+            def is_refused():
+                socket.send(encode(QUERY))
+                found = receive(socket, ClientReply) if socket.poll(0) else None
+                return isinstance(found, m.Answer) and found.reason == "not_authorised"
+
+            running.wait_for("iad1", is_refused, bool)
+            running.wait_for("iad1", dropped, lambda now: now > before)
+            while socket.poll(100):
+                assert isinstance(receive(socket, ClientReply), m.Answer)
+
+
 def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):
     listed = (running.folder / "iad1.allow").read_text()  # the node is the last in it
     running.replace("iad1.allow", f'{listed}areas = ["b9"]\n')
@@ -150,6 +185,29 @@ def test_a_node_speaks_for_no_areas_but_its_own_while_connected_too(running):
     running.wait_until("iad1", lambda s: s.nodes[0].state == "live")
     with running.client("iad1") as client:
         assert ask(client).status == "complete"
+
+
+def test_a_revoked_master_is_asked_no_more_and_its_node_leaves_it(running, tmp_path):
+    with running.client("iad1") as client:
+        assert ask(client).status == "complete"
+        other = new(str(tmp_path / "nobodys"))
+        running.replace("iad2.public", f"{other.public}\n")
+        running.allow("iad1", "iad2")
+        answer = running.wait_for(
+            "iad1",
+            lambda: ask(client),
+            lambda answer: [gap.reason for gap in answer.missing] == ["iad_unreachable"],
+        )
+    assert [result.area for result in answer.results] == [ROOMS["iad1"]]
+    assert running.status("iad1").unreachable_iads == ("iad2",)
+    running.wait_for("iad2", lambda: links_to_nodes(running, "iad2"), lambda found: not found)
+
+
+def links_to_nodes(fleet, iad):
+    """The connections of a node to its master."""
+    port = int(fleet.sockets[iad]["nodes"].rpartition(":")[2])
+    connections = psutil.Process(fleet.processes[NODES[iad]].pid).net_connections()
+    return [each for each in connections if each.raddr and each.raddr.port == port]
 
 
 def links(fleet):

@@ -77,7 +77,15 @@ class RequestPlane:
         self._handlers[kind] = handler if brief else self._reactor.changing(handler)
 
     def reply(self, origin: RequestOrigin, message: Message) -> bool:
-        """Send `message` back. True: it was dropped, as the connection was found to be gone."""
+        """Send `message` back. True: it was dropped, as the connection was found to be gone, or its
+        sender may not have it any more."""
+        owner = self._router.owner(origin.identity, origin.sender)
+        pushed = not isinstance(message, Answer | TaskResult)
+        if owner is None or (pushed and owner.services != origin.sender.services):
+            self._router.dropped += 1
+            if isinstance(message, Answer | TaskResult):
+                self.refuse(origin.identity, origin.codec, message.id, "not_authorised", REVOKED)
+            return True
         payer = payer_of(origin.sender)
         if self.writer is not None and self.writer.takes(
             origin.identity, origin.codec, message, payer

@@ -29,7 +29,7 @@ QUERIES: Final = Table(
         Column("query", "string", "", "id"),
         SERVICE,
         LABEL,
-        Column("areas", "array<string>", "", "areas asked"),
+        Column("areas", "array<string>", "", "areas asked; none where a client asks very many"),
         Column("percentile", "double", "%", "percentile of the SLO"),
         Column("slo_ms", "double", "ms", "latency of the SLO"),
         Column("status", "string", "", "complete, partial or refused"),
