@@ -349,6 +349,7 @@ class Master:
         )
         self._standbys = StandbyPlane(
             reactor,
+            self._iad,
             self._state,
             leases,
             self._handovers,
@@ -358,6 +359,7 @@ class Master:
             time.time,
             self._say,
         )
+        self._placement.on_heard = self._standbys.claimed
         ClonePlane(
             reactor,
             self._iad,
