@@ -346,6 +346,7 @@ class Master:
             self._public,
             self._peers,
             self._push.epoch,
+            new=self._push.new,
         )
         self._standbys = StandbyPlane(
             reactor,
