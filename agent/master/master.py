@@ -346,9 +346,11 @@ class Master:
             self._public,
             self._peers,
             self._push.epoch,
+            new=self._push.new,
         )
         self._standbys = StandbyPlane(
             reactor,
+            self._iad,
             self._state,
             leases,
             self._handovers,
@@ -358,6 +360,7 @@ class Master:
             time.time,
             self._say,
         )
+        self._placement.on_heard = self._standbys.claimed
         ClonePlane(
             reactor,
             self._iad,

@@ -68,8 +68,12 @@ class Told:
         found: dict[str, tuple[str, TopicFacts]] = {}
         for facts in told:
             for topic in facts.topics:
-                first, _ = found.setdefault(topic.name, (facts.iad, topic))
-                if first != facts.iad:
+                first, known = found.setdefault(topic.name, (facts.iad, topic))
+                if first == facts.iad or _took(first, known, facts.iad, topic):
+                    continue
+                if first != told[0].iad and _took(facts.iad, topic, first, known):
+                    found[topic.name] = facts.iad, topic
+                else:
                     self.troubles.append(
                         f"topic {topic.name} is kept by {first} and by {facts.iad}; "
                         f"that of {first} is counted"
@@ -236,6 +240,13 @@ def _without_stand_ins(facts: PlacementFacts) -> PlacementFacts:
         return facts
     homes = tuple([each for each in facts.homes if not each.name.startswith(AT)])
     return replace(facts, homes=homes)
+
+
+def _took(iad: str, topic: TopicFacts, former: str, there: TopicFacts) -> bool:
+    """Whether that master took the topic over from the `former` one, which has returned and does
+    not know it yet; of two that did from each other, the later one."""
+    again = there.taken_from == iad and (there.taken_ms or 0) >= (topic.taken_ms or 0)
+    return topic.taken_from == former and not again
 
 
 def is_fixed(unit: Unit) -> bool:

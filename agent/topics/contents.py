@@ -7,7 +7,9 @@ from collections.abc import Collection
 from typing import Final, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
+from agent.alerts.inbox_handover import MAX_REACHED
 from agent.alerts.notifications import history_of
 from agent.topics.events import Output, Progress
 from agent.wire.base import MAX_TEXT
@@ -113,6 +115,13 @@ def outputs_of(
             for n, (time_ms, own) in enumerate(made)
         ]
     )
+
+
+def after_a_start(progress: Progress, epoch: int) -> Progress:
+    """The same with numbers that no output has: the disk may be an older copy, and whoever had
+    outputs since would take the next ones for those. `epoch` is greater than at any earlier start,
+    mostly the seconds since 1970; no topic makes so many outputs a second."""
+    return replace(progress, put_out=max(progress.put_out, min(epoch << 16, MAX_REACHED >> 1)))
 
 
 def published_body(time_ms: int, own: Output, received_ms: int) -> bytes:

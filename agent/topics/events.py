@@ -33,8 +33,9 @@ class _Struct(Struct, frozen=True, gc=False):
 class Progress(_Struct, frozen=True, array_like=True):
     """How far a topic is, written in one transaction with what it put out. `incarnation` is random
     for each creation, and names the inbox. The processor's `state` is after all messages up to
-    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`. A topic that
-    came from another master has its `definition` here until it is where those of others are."""
+    `position`; what comes of the next ones has the numbers from `put_out` on. The inbox is taken up
+    to `inbox`. A topic that came from another master has its `definition` here until it is where
+    those of others are."""
 
     incarnation: str
     position: Count = 0

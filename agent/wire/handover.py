@@ -175,10 +175,12 @@ class StandbyDismissed(Message, frozen=True, tag="standby_dismissed"):
     attempt: Count
 
 
-class StandbyTook(Message, frozen=True, tag="standby_took"):
-    """The sender has taken the unit over, and has it since this epoch."""
+class StandbyTook(Message, frozen=True, tag="standby_took", omit_defaults=True):
+    """The sender has taken the unit over, and has it since this epoch. To a master that has not
+    asked, but claims the same topic in its facts: with a `proof` that both mean the same inbox."""
 
     epoch: Count
+    proof: Annotated[str, Meta(max_length=64)] = ""
 
 
 StandbyMessage = (

@@ -73,6 +73,7 @@ class Rig:
         table["notifications"] = notifications or {}
         self.config = parse(table, MasterConfig, "test")
         self.now = 10.0
+        self.wall_s = 1_000.0
         self.disk = FullDisk()
         self.start()
 
@@ -83,7 +84,7 @@ class Rig:
         self.state = state or State(None, reactor.clock)
         self.plane = PushPlane(
             reactor, self.config, place_of(self.config), self.state, self.disk,
-            self.public, self.links, lambda: 1_000.0, self.said.append, self.writer,
+            self.public, self.links, lambda: self.wall_s, self.said.append, self.writer,
         )  # fmt: skip
 
     def let_pass(self, seconds=0.0):

@@ -83,6 +83,7 @@ class Master:
     """One master, and what Guards, Standbys and LeasePlane use of it."""
 
     has_no_inbox = False  # a move to here that was given up has ended it
+    has_others = False  # it stands by for other units
 
     def __init__(self, world, name):
         self.world, self.name = world, name
@@ -90,7 +91,7 @@ class Master:
         self.life = 1_000
         self.up = False
 
-    def start(self, *, has=False):
+    def start(self, *, has=False, new=False):
         self.up = True
         self.life += 1
         self.disk.writes.clear()
@@ -103,7 +104,7 @@ class Master:
         self.takes = lambda kind, handler: setattr(self, "lease_told", handler)
         state = State(self.disk)
         self.leases = LeasePlane(
-            self.clock, self.name, self.world.names, state, self, self, self.life
+            self.clock, self.name, self.world.names, state, self, self, self.life, new=new
         )
         self.guards = Guards(
             self.clock, state, self.leases, self, self, self, self, self.second, self.life,
@@ -240,7 +241,7 @@ class Master:
     # --- life ------------------------------------------------------------------------------------
 
     def turn(self):
-        if self.guards or self.standbys or self.wanted:
+        if self.guards or self.standbys or self.wanted or self.has_others:
             self.leases.turn({*self.guards.watched(), *self.standbys.watched()})
             self.guards.turn(self.world.now)
             self.standbys.turn(self.world.now)
@@ -354,6 +355,13 @@ class World:
     def run(self, seconds):
         for _ in range(round(seconds / STEP_S)):
             self.step()
+
+    def lose_disk(self, name):
+        """Its process ends, and begins at once without what was on its disk."""
+        self.crash(name)
+        master = self.masters[name]
+        master.disk = Disk()
+        master.start(new=True)
 
     def crash(self, name):
         self.masters[name].crash()

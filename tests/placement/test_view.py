@@ -96,6 +96,26 @@ def test_a_topic_of_two_masters_is_told_and_ones_own_counts():
     ]
 
 
+def test_a_topic_that_was_taken_over_is_where_it_went_while_its_former_master_returns():
+    taken = replace(COMFORT, taken_from="iad1", taken_ms=9)
+    view = View([facts("iad3"), facts("iad1", topics=(COMFORT,)), facts("iad2", topics=(taken,))])
+    assert (view.where(UNIT), view.troubles) == ("iad2", [])
+    # One that has it by its own word does not follow another's.
+    view = View([facts("iad1", topics=(COMFORT,)), facts("iad2", topics=(taken,))])
+    assert view.where(UNIT) == "iad1"
+    assert len(view.troubles) == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_that_took_it_over_from_each_other_the_later_has_it(first):
+    there = [
+        facts("iad1", topics=(replace(COMFORT, taken_from="iad2", taken_ms=8),)),
+        facts("iad2", topics=(replace(COMFORT, taken_from="iad1", taken_ms=9),)),
+    ]
+    view = View([facts("iad3"), there[first], there[1 - first]])
+    assert (view.where(UNIT), view.troubles) == ("iad2", [])
+
+
 def test_of_many_subscribers_some_are_counted():
     listeners = (Listeners("comfort", 1_000),)
     view = View([facts("iad1", topics=(COMFORT,)), facts("iad2", listeners=listeners)])

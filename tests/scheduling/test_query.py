@@ -193,6 +193,21 @@ def test_one_refused_task_refuses_the_query(rig):
     assert len(rig.answers) == 1
 
 
+@pytest.mark.parametrize("reason", ["unknown_service", "not_authorised"])
+def test_an_iad_that_does_not_know_the_service_or_this_master_leaves_a_gap(rig, reason):
+    """It has lost its state, or has that of an earlier pool: the others answer all the same."""
+    rig.ask("b1")
+    (iad, task), *others = rig.tasks
+    said = m.TaskResult(task.id, "refused", 0.0, reason=reason, message="it serves no default")
+    rig.do(TaskReturned(iad, said), 0.1)
+    for each in others:
+        rig.give(*each, now=0.2)
+    [answer] = rig.answers
+    assert (answer.status, len(answer.results)) == ("partial", 1)
+    told = {(gap.reason, gap.message) for gap in answer.missing}
+    assert told == {("iad_unreachable", f"{iad} refuses: it serves no default")}
+
+
 def test_unknown_services_and_areas_are_answered_at_once(rig):
     rig.ask("b1", service="water")
     rig.ask("b2")

@@ -99,6 +99,7 @@ TO_PARTNER = {
         "type", "id", "iad", *UNIT, "message", "attempt", "lease_s", "reason", "body", "epoch",
         "part", "parts", "number", "new", "term", "seed", "at",
         "incarnation",
+        "proof",  # that the sender knows the incarnation, which it does not tell
     },
     "lease_told": {"type", "iad", "what", "term", "life", "asked_s", "master"},
     "resolve_clones": {"type", "id", "iad", "devices"},

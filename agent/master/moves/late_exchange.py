@@ -89,8 +89,8 @@ class LateExchange(LateItems):
         self._unknown.add(unit)
         self._lines.tell(
             f"late items from {sender}: it gave {unit} to this master, which has no record of "
-            "that, as after the loss of its state; what comes for it is dropped: remove it at "
-            f"{sender}, and create it anew"
+            "that, as after the loss of its state; what comes for it is dropped: unless its "
+            f"standby takes it over, remove it at {sender}, and create it anew"
         )
 
     def _confirm(self, unit: Unit, sender: str, number: int, new: int) -> None:

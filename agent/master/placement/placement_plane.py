@@ -113,7 +113,9 @@ class PlacementPlane:
             homes=homes,
             model=model,
         )
-        self.facts.on_heard = self._hear_pins
+        self.facts.on_heard = self._hear
+        # Gets what other masters tell of themselves.
+        self.on_heard: Callable[[PlacementFacts], object] = lambda _: None
         self._admission = Admission(self._iad, epoch, self._placer, now)
         # Seconds that questions may take, by partner: `partners` changes as masters come.
         self._grants_asked: dict[str, TokenBucket] = {}
@@ -157,7 +159,8 @@ class PlacementPlane:
         if self._admission.failed():  # Another unit's move may begin.
             self._look_s = max(now + LOOK_S, self._rested_s)
 
-    def _hear_pins(self, told: PlacementFacts) -> None:
+    def _hear(self, told: PlacementFacts) -> None:
+        self.on_heard(told)
         for unit in self._placer.heard(told, self._units_here()):
             self._orders.save_pin(unit)
 

@@ -101,6 +101,8 @@ class PushPlane:
         self._links = links
         self._wall = wall
         self._say = say
+        # Whether nothing was on disk: this is the first start, or what there was is lost.
+        self.new = not state.all(EPOCH)
         self.epoch = next_epoch(state, wall())
         remembered = config.notifications.remembered
         self._broker = Broker(

@@ -21,6 +21,9 @@ from agent.wire.leases import LeaseTold
 
 # Kind and key of the document in the state.
 TERMS: Final = "member_terms"
+# For how many leases a master with a new state asks for none: it may have lost what it had, which
+# its standbys have, and take over when it is silent.
+NEW: Final = 2.0
 
 
 def suspended_too(clock: Callable[[], float]) -> Callable[[], float]:
@@ -33,7 +36,8 @@ def suspended_too(clock: Callable[[], float]) -> Callable[[], float]:
 class LeasePlane:
     """`members` are all masters that are named in the configuration, this one too: the same at
     each. `life` is greater than at any earlier start. `clock` goes on while this machine is
-    suspended: the others' clocks do. Without `turn` it only answers."""
+    suspended: the others' clocks do. Without `turn` it only answers. `new`: nothing was on this
+    master's disk at its start."""
 
     def __init__(
         self,
@@ -44,6 +48,8 @@ class LeasePlane:
         public: PublicPlane,
         peers: Peers,
         life: int,
+        *,
+        new: bool = False,
         timing: m.LeaseTiming | None = None,
     ) -> None:
         self._clock = clock
@@ -51,9 +57,10 @@ class LeasePlane:
         self._state = state
         self._peers = peers
         terms = state.read(TERMS, msgspec.msgpack.Decoder(m.Terms).decode).get("", m.Terms())
-        self._lease = m.MemberLease(
-            iad, members, terms, timing or m.LeaseTiming(), self._clock(), life
-        )
+        timing = timing or m.LeaseTiming()
+        self._lease = m.MemberLease(iad, members, terms, timing, self._clock(), life)
+        if new:
+            self._lease.ask_s += NEW * timing.lease_s
         public.takes(LeaseTold, self._heard)
 
     @property

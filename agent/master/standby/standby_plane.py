@@ -18,6 +18,7 @@ from agent.master.moves.handover_plane import HandoverPlane
 from agent.master.push.push_plane import PushPlane
 from agent.master.standby.guards import KIND, Guards
 from agent.master.standby.lease_plane import LeasePlane
+from agent.master.standby.older_copies import OlderCopies
 from agent.master.standby.standbys import Standbys
 from agent.master.storage.state import State
 from agent.master.topics.topic_plane import TopicPlane
@@ -48,6 +49,7 @@ class StandbyPlane:
     def __init__(
         self,
         reactor: Reactor,
+        iad: str,
         state: State,
         leases: LeasePlane,
         handovers: HandoverPlane,
@@ -68,6 +70,9 @@ class StandbyPlane:
         self._standbys = Standbys(
             clock, state, leases, handovers, topics.shadows, lambda: push.refusing, wall, say
         )
+        self._older = OlderCopies(iad, handovers, topics.shadows, topics.moves, wall, say)
+        # Gets what other masters tell of their topics.
+        self.claimed = self._older.claimed
         # Who waits for that, and until when.
         self._removed: list[tuple[Unit, Callable[[str], object], float]] = []
         self._due_s = clock() + IDLE_S
@@ -89,6 +94,8 @@ class StandbyPlane:
     def _heard(self, unit: Unit, sender: str, message: Any) -> None:
         if isinstance(message, TO_OWNER):
             self._guards.heard(unit, sender, message)
+            if isinstance(message, w.StandbyTook):
+                self._older.heard(unit, sender, message)
         else:
             self._standbys.heard(unit, sender, message)
 

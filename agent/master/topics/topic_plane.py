@@ -30,7 +30,7 @@ from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.nearest import nearest
 from agent.scheduling.queries.scheduler import QueryScheduler
-from agent.topics.contents import peer_of
+from agent.topics.contents import after_a_start, peer_of
 from agent.topics.events import (
     AskInbox,
     AskReadings,
@@ -402,7 +402,7 @@ class TopicPlane:
                 # Perhaps written by a later version: it stays as it is, with progress and inbox.
                 unreadable.add(name)
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
-        progress = [(each.name, each.progress) for each in kept]
+        progress = [(each.name, after_a_start(each.progress, self._push.epoch)) for each in kept]
         now = self._reactor.clock()
         resting = {
             name: [each for each, standing in standings.items() if standing == name]

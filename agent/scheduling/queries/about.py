@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import cost_of, may_query, may_subscribe
 from agent.scheduling.pools import DEFAULT, Match, Pool
+from agent.scheduling.queries.answers import named
 from agent.wire.about import EVERYWHERE, ServiceInfo
 from agent.wire.base import QueryForm
 from agent.wire.messages import Answer, AreaResult, TaskResult
@@ -16,6 +17,7 @@ from agent.wire.principals import Sender
 
 # Where a master that is asked for it refuses to decode the form.
 FORM: Final = "$.form"
+STRANGE: Final = ("unknown_service", "not_authorised")
 EARLIER: Final = "its master is of an earlier version, which knows no form {}"
 
 
@@ -67,15 +69,16 @@ def told(answer: Answer, pools: Mapping[str, Pool], sender: Sender) -> Answer:
     return replace(answer, services=services, results=results)
 
 
-def not_answered(form: QueryForm, result: TaskResult, *, own: bool) -> str:
+def not_answered(form: QueryForm, result: TaskResult, iad: str, *, own: bool) -> str:
     """Why an IAD's refusal is a gap in the answer, for people; empty: it refuses the query. A
-    master of an earlier version does not know the form, and what a master says about its areas does
+    master of an earlier version does not know the form, one that lost its state, or has that of an
+    earlier pool, neither the service nor its members; and what a master says about its areas does
     not depend on the others."""
     earlier = result.reason == "malformed" and not own
-    if form == "buckets":
-        return EARLIER.format(form) if earlier and FORM in result.message else ""
+    if form == "buckets" and earlier and FORM in result.message:
+        return EARLIER.format(form)
     if form != "about":
-        return ""
+        return named(result, iad).message if result.reason in STRANGE and not own else ""
     return EARLIER.format(form) if earlier else result.message or "its master refused"
 
 

@@ -349,7 +349,7 @@ class QueryScheduler:
             return []
         entry, share = self._open[result.id]
         own, form = iad == self._iad, entry.query.form
-        if result.status == "refused" and (why := about.not_answered(form, result, own=own)):
+        if result.status == "refused" and (why := about.not_answered(form, result, iad, own=own)):
             share.gap, share.why = "iad_unreachable", why
             return self._settled(entry, share, now)
         if result.status != "refused":

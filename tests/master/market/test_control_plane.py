@@ -35,8 +35,9 @@ CREATE = CreateService("c1", "warmth", "temperature", (AREA,), Slo(99.0, 800.0),
 
 
 class Rig:
-    def __init__(self, folder, directory=None):
+    def __init__(self, folder, directory=None, unreachable=()):
         self.now = 100.0
+        self.changed_s = []  # when schedulers were told of services
         self.path = folder / "state.sqlite"
         self.writer = HeldWriter()
         self.full = False
@@ -53,7 +54,7 @@ class Rig:
         )
         peers = SimpleNamespace(
             takes=self.handlers.__setitem__,
-            unreachable=(),
+            unreachable=unreachable,
             connect=lambda *given, **named: self.connected.append((given, named)),
         )
         self.plane = ControlPlane(
@@ -63,7 +64,8 @@ class Rig:
             run="r", say=lambda line: None,
         )  # fmt: skip
 
-    def schedule(self, event, _now):
+    def schedule(self, event, now):
+        self.changed_s.append(now)
         self.done.append(type(event).__name__)
         return []
 
@@ -195,6 +197,20 @@ def test_a_link_is_made_in_the_name_of_the_owner_that_names_the_member(rig):
     link = ("iad2", other.address, other.keys)
     assert rig.connected == [(link, {"owner": OWNER.name})]
     assert rig.plane._partners() == {"iad1": {OWNER.name}, "iad2": {OWNER.name}}
+
+
+def test_a_restarted_master_begins_the_agreed_rate_of_a_service_at_its_start(tmp_path):
+    """Not at the end of the wait for links, which may be without end: it was never refilled."""
+    own = Member("iad1", "tcp://127.0.0.1:1", (AREA,), rate_per_s=5.0)
+    other = Member("iad2", "tcp://127.0.0.1:2", ("b2",), (), 5.0)
+    before = Rig(tmp_path)
+    before.take(join(members=(own, other)))
+    before.let_pass(RETRY_S)
+    before.state.close()
+    rig = Rig(tmp_path, unreachable=("iad2",))
+    assert rig.done.count("ServiceChanged") == 2  # for queries at once, for tasks
+    assert set(rig.changed_s) == {rig.now}
+    rig.state.close()
 
 
 class Directory:

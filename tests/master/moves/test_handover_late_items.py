@@ -82,6 +82,8 @@ def test_late_items_of_a_unit_whose_master_lost_its_disk_are_told(world):
     assert line.startswith(
         "late items from a: it gave processor comfort to this master, which has no record of that"
     )
+    # Perhaps `a` is its standby, and has it in a moment.
+    assert "unless its standby takes it over, remove it at a" in line
     for number in range(2 * MAX_UNKNOWN):
         world.b.plane._late.arrived(Unit(UNIT.kind, f"t{number}"), "a", w.MoveLate(number, b"x"))
     assert len(world.b.said) == 2

@@ -111,6 +111,21 @@ def test_a_topic_is_taken_over_when_its_outputs_have_room(world):
     world.check_end()
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_what_a_master_had_that_lost_its_disk_is_taken_over_though_it_is_back_at_once(
+    world, others
+):
+    """It asks for its lease again, if it stands by for others; nobody called it dead then."""
+    world, standby = world
+    world.masters["a"].has_others = others
+    world.lose_disk("a")
+    world.run(10.0)
+    assert standby.works
+    world.run(10.0)
+    assert (world.masters["a"].leases.held() is not None) == others
+    world.check_end()
+
+
 def test_without_a_majority_nothing_is_taken_over(world):
     world, standby = world
     for name in world.names:

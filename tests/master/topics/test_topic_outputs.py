@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
+import pytest
+
+from agent.alerts.inbox_handover import MAX_REACHED
 from agent.alerts.spool_events import StoreSpooled
 from agent.master.push.push_plane import TURN
 from agent.master.storage.group_commit import RETRY_S
-from agent.topics.events import SaveProgress
+from agent.topics.contents import after_a_start
+from agent.topics.events import Progress, SaveProgress
 from agent.wire.push import Subscribe
 from agent.wire.topics import CreateTopic, Publish, RemoveTopic
 from tests.master import topic_rig
@@ -102,7 +108,40 @@ def test_after_a_kill_the_processor_goes_on_from_its_state(rig):
     rig.ask(Subscribe("s", 'kind = "output"', durable=True, after=0))
     rig.let_pass()
     assert [each.attributes["at"] for each in rig.put_out()] == [1, 2]
-    assert rig.disk.topics["counted"].progress.put_out == 2
+
+
+def test_an_older_copy_of_the_disk_gives_no_number_to_two_outputs(rig):
+    """Subscribers' masters would take the later one for the one that they had."""
+    rig.operate(CreateTopic("c", COUNT))
+
+    def put_out(*sequences):
+        rig.public.replies.clear()
+        for sequence in sequences:
+            rig.publish(Publish("p", "counted", {"vote": sequence}, sequence))
+            rig.processors.process()
+            rig.let_pass()
+            rig.processors.checkpoint()
+            rig.let_pass()
+        return {each.origin for each in rig.put_out()}
+
+    put_out(1)
+    copy = deepcopy(rig.disk)
+    known = put_out(2, 3)
+    assert len(known) == 2
+    rig.disk, rig.wall_s = copy, rig.wall_s + 60.0
+    rig.start(Documents(rig.now))
+    rig.let_pass()
+    rig.ask(Subscribe("s", 'kind = "output"', durable=True, after=1))
+    later = put_out(4, 5)
+    assert (len(later), later & known) == (2, set())
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 1 << 31, 1 << 45, 1 << 60])
+def test_numbers_after_a_start_are_such_as_can_be_told(epoch):
+    kept = Progress("i", put_out=1 << 20)
+    begun = after_a_start(kept, epoch)
+    assert kept.put_out <= begun.put_out < MAX_REACHED
+    assert after_a_start(begun, epoch) == begun
 
 
 def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(rig, monkeypatch):

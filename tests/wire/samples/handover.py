@@ -24,6 +24,7 @@ CARRIED: dict[str, h.HandoverMessage] = {
     "standby_dismiss": h.StandbyDismiss(3, 7_340_035, 4, "f1"),
     "standby_dismissed": h.StandbyDismissed(3, 7_340_035),
     "standby_took": h.StandbyTook(1_048_576),
+    "standby_took_proof": h.StandbyTook(3, "9f3c1e0b7a5d42688c90d1f6e4b7a352"),
 }
 SAMPLES: dict[str, Message] = {
     **{
