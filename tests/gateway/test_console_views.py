@@ -239,6 +239,40 @@ def test_why_a_room_is_not_live_is_not_cut_on_a_phone(tab):
         assert tab.evaluate(CUT) == []
 
 
+LINES = "document.querySelectorAll('.rooms .body .line').length"
+MOST = f"""
+window.most = 0;
+new MutationObserver(() => {{ window.most = Math.max(window.most, {LINES}); }})
+  .observe(document.querySelector('.rooms .body'), {{childList: true}});
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_paper_has_every_room(tab, served, width):
+    tab.open(served.url, width)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    tab.evaluate(MOST)
+    tab.call("Page.printToPDF")
+    assert tab.evaluate("window.most") == 32
+    tab.wait_for(f"{LINES} < 32")
+
+
+def test_paper_says_what_is_chosen_and_cuts_no_row(tab, served):
+    tab.open(served.url, 1280, dark=True)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    dark = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    feature = {"name": "prefers-color-scheme", "value": "dark"}
+    tab.call("Emulation.setEmulatedMedia", media="print", features=[feature])
+    try:
+        style = "getComputedStyle(document.querySelector('{}')).{}"
+        assert tab.evaluate(style.format(".banner", "display")) != "none"
+        assert tab.evaluate(style.format(".tools", "display")) != "none"
+        assert tab.evaluate(style.format(".rooms .line", "breakInside")) == "avoid"
+        assert tab.evaluate(style.format("body", "backgroundColor")) != dark
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+
+
 CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.innerText).join()"
 
 

@@ -54,24 +54,33 @@ function lines(rooms, sort, grouped) {
     .flatMap(([floor, members]) => [{ floor, members, key: `floor ${floor}` }, ...members.map((room) => ({ room, key: room.area }))]);
 }
 
-/** Which of `n` rows of `height` pixels are in the window, for an element in the page. */
+/** Which of `n` rows of `height` pixels are in the window, for an element in the page; all on paper. */
 function useWindow(n, height) {
   const list = useRef();
+  const paper = useRef(false);
   const [seen, set] = useState([0, 24]);
   const look = () => {
     if (!list.current) return;
     const top = -list.current.getBoundingClientRect().top;
-    const from = Math.max(0, Math.floor(top / height) - BEYOND);
-    const to = Math.min(n, Math.ceil((top + innerHeight) / height) + BEYOND);
+    const from = paper.current ? 0 : Math.max(0, Math.floor(top / height) - BEYOND);
+    const to = paper.current ? n : Math.min(n, Math.ceil((top + innerHeight) / height) + BEYOND);
     set((before) => (before[0] === from && before[1] === to ? before : [from, to]));
   };
   useLayoutEffect(look, [n, height]);
   useEffect(() => {
+    const print = ({ type }) => {
+      paper.current = type === "beforeprint";
+      look();
+    };
     addEventListener("scroll", look, { passive: true });
     addEventListener("resize", look);
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", print);
     return () => {
       removeEventListener("scroll", look);
       removeEventListener("resize", look);
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", print);
     };
   }, [n, height]);
   return [list, seen];
