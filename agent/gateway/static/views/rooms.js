@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { beyond, byName, judge, keep, limits, newest, range, STATES } from "../comfort.js";
-import { now, useLive } from "../live.js";
+import { asHeard, now, useLive } from "../live.js";
 import { Age, Heading, Icon, Mark, Note, Place, Spark } from "../parts.js";
 import { count, groups, inText, list as enumerate, missing, number, parent, title } from "../words.js";
 
@@ -150,7 +150,7 @@ export default function Rooms() {
   const narrow = useNarrow();
   useEffect(() => sessionStorage.setItem(KEPT, JSON.stringify({ words, filter, sort, grouped })), [words, filter, sort, grouped]);
 
-  const rooms = Object.values(state.rooms).map((room) => ({ ...room, judged: judge(room, bounds), order: room.name || room.area }));
+  const rooms = Object.values(state.rooms).map((room) => ({ ...room, judged: judge(asHeard(room), bounds), order: room.name || room.area }));
   const known = columns(rooms);
   const shown = known.slice(0, narrow ? 2 : 3);
   const needle = words.trim().toLowerCase();
