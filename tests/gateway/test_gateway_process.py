@@ -158,6 +158,7 @@ def test_a_run_s_page_asks_the_operators_of_all_its_iads(tmp_path, monkeypatch):
         ('[acess]\nfile = "x"', "access"),
         ('[mqtt]\naddress = "mqtt://h"\nfilter = "value >"', "mqtt.filter"),
         ('[mqtt]\naddress = "mqtts://h"\nca = "no.pem"', "mqtt.ca: there is no file"),
+        ('[mqtt]\naddress = "mqtts://h"\nca = "open"', "open has no certificate in PEM"),
         ('[line_protocol]\nurl = "http://h/"\nauthorization_file = "open"', "chmod 600"),
         ('[[ntfy]]\nname = "n"\nurl = "https://h/t"\ntoken_file = "no"', "no: No such file"),
         (
