@@ -292,6 +292,24 @@ def test_a_room_opens_on_the_readings_that_are_there(tab, minutes, opens):
         tab.wait_for(SEEN.format("'.channel canvas'"))
 
 
+def test_a_room_whose_node_is_down_is_not_said_to_have_no_readings(tab):
+    building = Building()
+    building.rooms[0].update(state="missing", reason="node_down", channels={})
+    with fake_api(building) as gateway:
+        tab.open(f"{gateway.url}#/room/{building.rooms[0]['area']}", 1280)
+        tab.wait_for(SEEN.format("'.note.bad'"))
+        told = tab.evaluate("document.querySelector('main').innerText")
+        assert "Nothing of it is here: its sensor node is down." in told
+        assert "No readings in this time" not in told
+
+
+def test_a_room_that_nobody_knows_is_told_in_a_sentence(tab, served):
+    tab.open(f"{served.url}#/room/b9", 1280)
+    tab.wait_for(SEEN.format("'.note.bad'"))
+    told = tab.evaluate("document.querySelector('.note.bad').innerText")
+    assert told.startswith("This did not work. No service has an area b9")
+
+
 def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
     tab.open(f"{served.url}#/deadlines", 1280)
     tab.wait_for(SEEN.format("'.pair .bar'"))

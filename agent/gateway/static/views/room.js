@@ -136,8 +136,8 @@ export default function Room({ rest: area, asked }) {
     ${raised.length ? html`<${Note} kind="warm"><p><b>Raised ${unalerted(state) ? "when last heard" : "now"}:</b> ${list(raised.map((r) => `${r.trigger}, since ${when(r.since_ms)}`))}</p><//>` : null}
     <div class="chips" role="group" aria-label="How far back">${LASTS.map(([each, words]) => html`<a key=${each} class="chip" href="#/room/${area}?last=${each}" aria-current=${each === wanted?.[0] ? "true" : null}>${words}</a>`)}</div>
     <${Answered} of=${wanted ? found : [undefined, found[1], found[2]]}>${(answer) => html`
-      ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>Not all of it is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
+      ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>${Object.keys(answer.channels).length ? "Not all of it" : "Nothing of it"} is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
       ${Object.keys(answer.channels).sort(byName).map((channel) => html`<${Channel} key=${channel} answer=${answer} channel=${channel} wide=${wide} />`)}
-      ${Object.keys(answer.channels).length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>
+      ${Object.keys(answer.channels).length || answer.missing?.length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>
     ${alerts.length ? html`<section><h2>Latest alerts here</h2><ul class="plain">${alerts.map((a) => html`<li key=${a.position}>${when(a.time_ms)}: ${told(a.attributes, nameOf)}</li>`)}</ul></section>` : null}`;
 }
