@@ -19,16 +19,16 @@ def main() -> None:
     """Run the command."""
     given = options("sanderling-gateway", sys.argv[1:])
     start = Start(background=given.background, log=log_beside(given.config))
-    config = configuration(given.config, GatewayConfig)
+    own = configuration(given.config, GatewayConfig)
     folder = Path(given.config).parent
     try:
-        config = with_outputs(config, folder)
+        config = with_outputs(own, folder)
         check(config, folder)
         from agent.gateway.http import server  # --help does without
         from agent.gateway.outputs.configured import check_outputs
         from agent.gateway.tokens import Access
 
-        check_outputs(config, folder)
+        check_outputs(own, config, folder)
         if given.check:
             server.tls_context(config, folder)
             Access(str(folder / config.access.file))

@@ -185,6 +185,17 @@ def test_alerts_say_that_the_gateway_takes_none(tab):
         assert not tab.evaluate(SEEN.format("'.note.well'"))
 
 
+def test_alerts_say_that_the_gateway_is_not_heard(tab, gateway):
+    tab.open(f"{gateway.url}#/alerts", 1280)
+    tab.wait_for("document.querySelector('main').innerText.includes('raised now.')")
+    gateway.stop()
+    for said in ("raised when last heard.", "No alerts come now: the gateway does not answer."):
+        tab.wait_for(f"document.querySelector('main').innerText.includes('{said}')")
+    assert not tab.evaluate(SEEN.format("'.note.well'"))
+    gateway.start()
+    tab.wait_for("document.querySelector('main').innerText.includes('raised now.')")
+
+
 @pytest.mark.long
 def test_where_nothing_ails_no_choice_is_offered(tab):
     with fake_api() as gateway:

@@ -239,6 +239,40 @@ def test_why_a_room_is_not_live_is_not_cut_on_a_phone(tab):
         assert tab.evaluate(CUT) == []
 
 
+LINES = "document.querySelectorAll('.rooms .body .line').length"
+MOST = f"""
+window.most = 0;
+new MutationObserver(() => {{ window.most = Math.max(window.most, {LINES}); }})
+  .observe(document.querySelector('.rooms .body'), {{childList: true}});
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_paper_has_every_room(tab, served, width):
+    tab.open(served.url, width)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    tab.evaluate(MOST)
+    tab.call("Page.printToPDF")
+    assert tab.evaluate("window.most") == 32
+    tab.wait_for(f"{LINES} < 32")
+
+
+def test_paper_says_what_is_chosen_and_cuts_no_row(tab, served):
+    tab.open(served.url, 1280, dark=True)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    dark = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    feature = {"name": "prefers-color-scheme", "value": "dark"}
+    tab.call("Emulation.setEmulatedMedia", media="print", features=[feature])
+    try:
+        style = "getComputedStyle(document.querySelector('{}')).{}"
+        assert tab.evaluate(style.format(".banner", "display")) != "none"
+        assert tab.evaluate(style.format(".tools", "display")) != "none"
+        assert tab.evaluate(style.format(".rooms .line", "breakInside")) == "avoid"
+        assert tab.evaluate(style.format("body", "backgroundColor")) != dark
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+
+
 CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.innerText).join()"
 
 
@@ -256,6 +290,24 @@ def test_a_room_opens_on_the_readings_that_are_there(tab, minutes, opens):
         tab.evaluate("location.hash = '#/room/b1/f4/r413?last=3d'")
         tab.wait_for(f"{CHOSEN} == '3 days'")
         tab.wait_for(SEEN.format("'.channel canvas'"))
+
+
+def test_a_room_whose_node_is_down_is_not_said_to_have_no_readings(tab):
+    building = Building()
+    building.rooms[0].update(state="missing", reason="node_down", channels={})
+    with fake_api(building) as gateway:
+        tab.open(f"{gateway.url}#/room/{building.rooms[0]['area']}", 1280)
+        tab.wait_for(SEEN.format("'.note.bad'"))
+        told = tab.evaluate("document.querySelector('main').innerText")
+        assert "Nothing of it is here: its sensor node is down." in told
+        assert "No readings in this time" not in told
+
+
+def test_a_room_that_nobody_knows_is_told_in_a_sentence(tab, served):
+    tab.open(f"{served.url}#/room/b9", 1280)
+    tab.wait_for(SEEN.format("'.note.bad'"))
+    told = tab.evaluate("document.querySelector('.note.bad').innerText")
+    assert told.startswith("This did not work. No service has an area b9")
 
 
 def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):

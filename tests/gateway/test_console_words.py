@@ -186,3 +186,27 @@ def test_a_raised_trigger_is_told_in_words_and_units(tab, served, change, condit
 def test_other_words_of_a_node_stay_as_they_are(tab, served):
     said = in_module(tab, served, "words.js", "m.raisedBy('not known what humidity is for 30 s')")
     assert said == {"condition": "", "measured": "not known what humidity is for 30 s"}
+
+
+def test_a_gateway_is_away_since_the_first_attempt_that_failed(tab, served):
+    told = """(state => {
+      const since = [["open", 1000], ["away", 2000], ["away", 7000], ["open", 9000], ["away", 9500]]
+      return since.map(([what, at]) => { m.apply(state, what, {}, at); return state.linkSince; });
+    })(m.empty())"""
+    assert in_module(tab, served, "feed.js", told) == [1000, 2000, 2000, 9000, 9500]
+
+
+@pytest.mark.parametrize(
+    ("room", "heard", "every_s", "shown"),
+    [
+        ("live", 70_001, 5, "live"),
+        ("live", 69_999, 5, "stale"),
+        ("live", 69_999, 10, "live"),
+        ("missing", 1, 5, "missing"),
+        ("live", None, 5, "live"),
+    ],
+)
+def test_what_is_not_heard_of_grows_stale(tab, served, room, heard, every_s, shown):
+    state = json.dumps({"heard": heard, "every_s": every_s})
+    told = f"m.asHeard({{state: '{room}'}}, {state}, 100000).state"
+    assert in_module(tab, served, "live.js", told) == shown

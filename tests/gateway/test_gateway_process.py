@@ -158,6 +158,8 @@ def test_a_run_s_page_asks_the_operators_of_all_its_iads(tmp_path, monkeypatch):
         ('[acess]\nfile = "x"', "access"),
         ('[mqtt]\naddress = "mqtt://h"\nfilter = "value >"', "mqtt.filter"),
         ('[mqtt]\naddress = "mqtts://h"\nca = "no.pem"', "mqtt.ca: there is no file"),
+        ('[mqtt]\naddress = "mqtts://h"\nca = "open"', "open has no certificate in PEM"),
+        ('[gateway]\noutputs = "out.toml"', "out.toml: ntfy.filter of n: at character"),
         ('[line_protocol]\nurl = "http://h/"\nauthorization_file = "open"', "chmod 600"),
         ('[[ntfy]]\nname = "n"\nurl = "https://h/t"\ntoken_file = "no"', "no: No such file"),
         (
@@ -170,6 +172,9 @@ def test_a_configuration_that_cannot_work_is_one_line(tmp_path, text, words):
     config = tmp_path / "gateway.toml"
     (tmp_path / "open").write_text("a secret that all may read")
     (tmp_path / "open").chmod(0o644)
+    (tmp_path / "out.toml").write_text(
+        '[[ntfy]]\nname = "n"\nurl = "https://h/t"\nfilter = "value >"'
+    )
     config.write_text(text)
     for more in ((), ("--check",)):
         found = subprocess.run(

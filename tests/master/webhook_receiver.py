@@ -32,9 +32,10 @@ class Post:
 
 class Receiver:
     """`answers` are statuses, the last one for good; None never answers, and bytes are sent as they
-    are; a function is called.  `certificate`: a file with one and its key."""
+    are; a function is called. `certificate`: a file with one and its key; `clients`: one with the
+    authorities of those that clients need."""
 
-    def __init__(self, *answers, port=None, certificate=None):
+    def __init__(self, *answers, port=None, certificate=None, clients=None):
         self.answers = list(answers)
         self.posts = Queue()
         self.hung = threading.Event()
@@ -67,6 +68,9 @@ class Receiver:
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
+            if clients is not None:
+                context.load_verify_locations(clients)
+                context.verify_mode = ssl.CERT_REQUIRED
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_port
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))

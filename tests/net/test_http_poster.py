@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from agent.net.attempt_limit import AttemptLimit
+from agent.net.attempt_limit import AttemptLimit, in_words
 from agent.net.http_poster import MAX_INTERIM, Poster, Request
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.retrying import Answered
@@ -21,6 +21,7 @@ from agent.wire.webhook_config import Target
 from testkit.waiting import PATIENCE_S
 from tests.master.webhook_receiver import Receiver
 
+WITHOUT_ANSWER = "it ended the connection without an answer; is TLS expected on one side only?"
 REQUEST = Request(b'{"a":1}', {"webhook-id": "w_1", "webhook-timestamp": "1"})
 
 
@@ -176,12 +177,43 @@ def test_a_certificate_is_checked_and_so_is_its_name(certificate):
         known = {"tls": True, "ca": str(certificate)}
         assert attempt(receiver.port, host="localhost", **known) == Answered(200, "200 OK")
         assert receiver.next().body == REQUEST.body
-        for answered in (
-            attempt(receiver.port, host="localhost", tls=True),
-            attempt(receiver.port, **known),
-        ):
-            assert answered.status == 0
-            assert answered.line.startswith("its certificate is not accepted: ")
+        unknown = attempt(receiver.port, host="localhost", tls=True)
+        assert unknown.line == (
+            "its certificate is not accepted: self-signed certificate; "
+            "ca names the file with that of its authority"
+        )
+        elsewhere = attempt(receiver.port, **known)
+        assert elsewhere.line == (
+            "its certificate is not accepted: "
+            "IP address mismatch, certificate is not valid for '127.0.0.1'"
+        )
+        assert receiver.posts.empty()
+        plain = attempt(receiver.port)
+        assert plain.line == WITHOUT_ANSWER
+    finally:
+        receiver.close()
+
+
+def test_a_receiver_that_wants_a_certificate_of_its_clients(certificate):
+    receiver = Receiver(200, certificate=certificate, clients=certificate)
+    try:
+        answered = attempt(receiver.port, host="localhost", tls=True, ca=str(certificate))
+        wanted = "it wants a certificate of its clients; none can be given"
+        # The end of the connection may come before the reason.
+        assert answered.line in (wanted, WITHOUT_ANSWER)
         assert receiver.posts.empty()
     finally:
         receiver.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionResetError(104, "Connection reset by peer"), WITHOUT_ANSWER),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), WITHOUT_ANSWER),
+        (ssl.SSLError(1, "[SSL] x (_ssl.c:1)"), "[SSL] x (_ssl.c:1)"),
+        (ValueError("one\ntwo"), "one two"),
+    ],
+)
+def test_errors_are_told_in_words(error, words):
+    assert in_words(error) == words

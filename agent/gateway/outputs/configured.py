@@ -7,10 +7,20 @@ from pathlib import Path
 from agent.gateway.config import GatewayConfig
 from agent.gateway.outputs.base import Output, Sources
 from agent.gateway.outputs.from_config import check_output
+from agent.wire.config import ConfigError
 
 
-def check_outputs(config: GatewayConfig, folder: Path) -> None:
-    """ConfigError in one line for a filter or a file that cannot be used; nothing is made."""
+def check_outputs(own: GatewayConfig, whole: GatewayConfig, folder: Path) -> None:
+    """ConfigError in one line for a filter or a file that cannot be used; nothing is made. `whole`
+    has the sections of the file of outputs, too: what is wrong in these names that file."""
+    _check(own, folder)
+    try:
+        _check(whole, folder)
+    except ConfigError as error:
+        raise ConfigError(f"{folder / own.gateway.outputs}: {error}") from None
+
+
+def _check(config: GatewayConfig, folder: Path) -> None:
     check_output(config.mqtt, folder, "mqtt")
     check_output(config.line_protocol, folder, "line_protocol")
     for each in config.ntfy:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
+from agent.net.authorities import tls_context
 from agent.net.http_poster import Poster
 from agent.net.keys import secret_text
 from agent.wire.config import ConfigError
@@ -54,14 +53,6 @@ def secret_line(folder: Path, file: str, where: str) -> str:
     if not text or not text.isprintable() or len(text) > MAX_SECRET:
         raise ConfigError(f"{where}: {path} is not one line of text")
     return text
-
-
-def tls_context(folder: Path, ca: str, where: str) -> Callable[[], ssl.SSLContext]:
-    """What makes the context in which certificates are checked, later, because it takes long;
-    ConfigError if there is no such file."""
-    if ca and not (folder / ca).is_file():
-        raise ConfigError(f"{where}: there is no file {folder / ca}")
-    return partial(ssl.create_default_context, cafile=str(folder / ca) if ca else None)
 
 
 def check_output(section: object, folder: Path, kind: str, of: str = "") -> None:

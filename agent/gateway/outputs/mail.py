@@ -19,8 +19,9 @@ from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.alert_sender import AlertSender
 from agent.gateway.outputs.alert_text import NameOf, body, subject
 from agent.gateway.outputs.base import Sources
-from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
+from agent.gateway.outputs.from_config import configured_matcher, secret_line
 from agent.net.attempt_limit import AttemptLimit, in_words
+from agent.net.authorities import tls_context
 from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"

@@ -13,7 +13,7 @@ from agent.gateway.output_config import GatewayMqtt
 from agent.gateway.outputs import mqtt_events as e
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.base import AlertReader, Health, OutputState, Sources
-from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
+from agent.gateway.outputs.from_config import configured_matcher, secret_line
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
 from agent.gateway.outputs.mqtt_session import Broker, Session, SessionEvent
@@ -21,6 +21,7 @@ from agent.gateway.outputs.retained_store import RetainedStore
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.gateway.outputs.worker import Handed, Worker, WorkerOutput
+from agent.net.authorities import tls_context
 from agent.runtime.release import release
 from agent.runtime.retrying import Retrying
 

@@ -101,6 +101,7 @@ class Session:
         self._confirmed_s = 0.0  # last, or when the first was sent that waits for it
         self._waiting: deque[Publish] = deque()
         self._accepted = self._ended = False
+        self._cut: OSError | None = None  # what paho knows, and does not say
 
     def open(self) -> None:
         """Connect, and wait for the broker's word; the outcome is an event."""
@@ -207,7 +208,13 @@ class Session:
             if self._bucket.wait_s(time.monotonic()):
                 self._is_flooded = True
                 raise BlockingIOError
-            found = receive(size)
+            try:
+                found = receive(size)
+            except (ConnectionError, ssl.SSLError) as error:
+                self._cut = error
+                raise
+            if not found:
+                self._cut = ConnectionResetError()
             self._bucket.take()
             return found
 
@@ -269,7 +276,12 @@ class Session:
         self.events.append(Connected())
 
     def _on_disconnect(self, _: Client, __: Any, ___: Any, reason: ReasonCode, ____: Any) -> None:
-        self._end(f"disconnected: {reason}")
+        if self._cut is None:
+            self._end(f"disconnected: {reason}")
+        elif self._accepted and isinstance(self._cut, ConnectionError):
+            self._end("the broker ended the connection")
+        else:
+            self._end(in_words(self._cut))
 
     def _on_publish(self, _: Client, __: Any, mid: int, reason: ReasonCode, ___: Any) -> None:
         refused = str(reason) if reason.value >= FAILURE else ""

@@ -34,9 +34,7 @@ export function apply(state, type, data, now = Date.now()) {
   switch (type) {
     case "open":
     case "away":
-      state.link = type === "open" ? "live" : "away";
-      state.linkSince = now;
-      return true;
+      return link(state, type === "open" ? "live" : "away", now);
     case "snapshot":
       // Behind where we are: the log began anew, and so do its numbers.
       if (Number.isFinite(data.position) && !(state.position <= data.position)) state.position = data.position;
@@ -63,6 +61,12 @@ export function apply(state, type, data, now = Date.now()) {
     default:
       return false;
   }
+}
+
+/** Each attempt to reach the gateway that fails tells of it again: it is away since the first. */
+function link(state, told, now) {
+  if (told !== state.link) Object.assign(state, { link: told, linkSince: now });
+  return true;
 }
 
 function source(state, told, now) {

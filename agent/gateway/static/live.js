@@ -72,6 +72,13 @@ export function useAlarm(told) {
 }
 
 const SILENT_ROUNDS = 6;
+const isSilent = (state, at) => state.heard !== null && at - state.heard > Math.max(30, state.every_s * SILENT_ROUNDS) * 1000;
+
+/** A room as it counts now: without news its values grow old here, too, whoever is away. */
+export const asHeard = (room, state = live, at = Date.now()) => (room.state === "live" && isSilent(state, at) ? { ...room, state: "stale", reason: "" } : room);
+
+/** Why no alerts come now, or "". */
+export const unalerted = (state = live) => (state.link === "away" ? "the gateway does not answer" : state.source?.alerts) || "";
 
 /** What is wrong with the way to the fleet, in a sentence, or "". */
 export function trouble(state = live, at = Date.now()) {
@@ -82,7 +89,7 @@ export function trouble(state = live, at = Date.now()) {
     const why = state.source.message ? ` (${state.source.message})` : "";
     return { since: state.sourceSince, text: `The master gives no values${why}. Values below are as old as they say.` };
   }
-  if (state.link === "live" && state.heard !== null && at - state.heard > Math.max(30, state.every_s * SILENT_ROUNDS) * 1000) {
+  if (state.link === "live" && isSilent(state, at)) {
     return { since: state.heard, text: "No values have come for a while: the master may be away. Values below are as old as they say." };
   }
   return null;

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { STATES } from "./comfort.js";
 import { get, may } from "./api.js";
-import { age, isTime, when } from "./words.js";
+import { age, isTime, sentence, when } from "./words.js";
 import { now } from "./live.js";
 
 // Shapes differ, so that states are told apart without colours, too.
@@ -83,7 +83,7 @@ export function Failed({ problem, again }) {
   const words =
     problem.status === 403
       ? "Your token does not allow this view. The operator makes one that does: fleet gateway token create NAME --role operator"
-      : problem.message;
+      : sentence(problem.message);
   return html`<${Note} kind="bad"><p><b>${problem.status === 403 ? "For operators" : "This did not work"}.</b> ${words}${problem.retry ? ` Try again in ${problem.retry} s.` : ""}</p>${again && problem.status !== 403 ? html`<button type="button" onClick=${again}>Try again</button>` : null}<//>`;
 }
 

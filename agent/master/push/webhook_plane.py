@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -57,11 +56,7 @@ class _Part:
             longest_pause_s=config.longest_pause_s,
             give_up_s=config.give_up_s,
         )
-        self.poster = Poster(
-            target(config.url),
-            config.timeout_s,
-            partial(ssl.create_default_context, cafile=hook.ca or None),
-        )
+        self.poster = Poster(target(config.url), config.timeout_s, hook.context)
         self.thread = DiskWriterThread(f"webhook {config.name}")
         self.came: deque[PushReply] = deque()
         # One object per webhook: an inbox recognises its client's connection by it.

@@ -6,11 +6,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
+import ssl
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent.master.push.config_filters import configured_filter
+from agent.net.authorities import tls_context
 from agent.net.keys import secret_text
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
@@ -25,12 +27,12 @@ PREFIX: Final = "whsec_"
 
 
 class Hook(NamedTuple):
-    """A validated webhook. `ca` is a path, or empty."""
+    """A validated webhook. `context` makes the one in which its certificate is checked."""
 
     config: MasterWebhook
     wanted: Filter
     keys: tuple[bytes, ...]
-    ca: str
+    context: Callable[[], ssl.SSLContext]
 
     def __repr__(self) -> str:
         return f"<hook {self.config.name}>"  # never a key, because it is printed
@@ -45,11 +47,9 @@ def hooks_of(config: MasterConfig, folder: Path) -> tuple[Hook, ...]:
 
 def _hook(config: MasterWebhook, folder: Path) -> Hook:
     wanted = configured_filter(config.filter, f"webhook.filter of {config.name}")
-    ca = str(folder / config.ca) if config.ca else ""
-    if ca and not Path(ca).is_file():
-        raise ConfigError(f"webhook.ca of {config.name}: there is no file {ca}")
+    context = tls_context(folder, config.ca, f"webhook.ca of {config.name}")
     path = str(folder / config.secret)
-    return Hook(config, wanted, keys_in(secret_text(path), path), ca)
+    return Hook(config, wanted, keys_in(secret_text(path), path), context)
 
 
 def keys_in(text: str, path: str) -> tuple[bytes, ...]:

@@ -227,6 +227,27 @@ def test_tls_and_both_versions(rig, broker, listen, start, protocol):
     wait_until(output.state, lambda state: state.delivered >= len(ROOMS))
 
 
+def test_a_broker_that_wants_a_certificate_of_its_clients_is_told(broker, start):
+    key, certificate = make_certificate(broker.folder)
+    broker.more = (
+        f"allow_anonymous true\ncertfile {certificate}\nkeyfile {key}\n"
+        f"cafile {certificate}\nrequire_certificate true\n"
+    )
+    broker.start()
+    output = start("mqtts", "localhost", ca="ca.pem")
+    wait_until(output.state, lambda state: "wants a certificate of its" in state.last_error)
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts"])
+def test_tls_on_one_side_only_is_told(broker, start, scheme):
+    key, certificate = make_certificate(broker.folder)
+    if scheme == "mqtt":
+        broker.more = f"allow_anonymous true\ncertfile {certificate}\nkeyfile {key}\n"
+    broker.start()
+    output = start(scheme, "localhost", **({"ca": "ca.pem"} if scheme == "mqtts" else {}))
+    wait_until(output.state, lambda state: "is TLS expected on one side only?" in state.last_error)
+
+
 def test_what_is_not_there_any_more_goes_from_the_broker(rig, broker, listen, start):
     """Discovery is switched off: nothing of it stays."""
     broker.start()

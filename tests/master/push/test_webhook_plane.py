@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 
 import pytest
 
@@ -49,7 +50,7 @@ class WebhookRig(Rig):
         self.close()
         super().start()
         config = MasterWebhook(name="pager", url="http://h/", filter="*", secret="s")
-        hook = Hook(config, FILTER, KEYS[:1], "")
+        hook = Hook(config, FILTER, KEYS[:1], ssl.create_default_context)
         reactor = self.plane._reactor
         self.webhooks = WebhookPlane(
             reactor, [hook], self.plane, lambda: 1_795_352_645.9, self.said.append

@@ -54,6 +54,7 @@ def test_a_webhook_that_can_be_used(tmp_path):
         ({"secret": "none"}, "none: no key in it"),
         ({"ca": "x.pem"}, "webhook.ca of pager is of no use without https://"),
         ({"url": "https://h/", "ca": "x.pem"}, "webhook.ca of pager: there is no file"),
+        ({"url": "https://h/", "ca": "short"}, "short has no certificate in PEM"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, change, line):

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
-import { live, nameOf, now, unitOf, useLive } from "../live.js";
+import { live, nameOf, now, unalerted, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
 import { count, groups, inText, lasting, list, missing, number, raisedBy, told as inWords, when } from "../words.js";
 
@@ -26,7 +26,7 @@ const silence = (room, before = "") => (room && room.state !== "live" ? `${befor
 
 /** What is not heard now, in words: no alert comes from there. "" if all is, or none was yet. */
 function unheard(state) {
-  if (state.source?.state !== "up") return "";
+  if (state.link === "away" || state.source?.state !== "up") return "";
   const reasons = groups([...Object.values(state.rooms), ...state.missing], (each) => (each.state === undefined ? missing(each.reason) : silence(each)));
   reasons.delete("");
   const named = (each) => nameOf(each.area) || each.area;
@@ -50,7 +50,8 @@ export default function Alerts() {
   const cursor = older.cursor === undefined ? first?.cursor : older.cursor;
   const gone = all.filter(lost);
   const silent = unheard(state);
-  const stopped = state.source?.alerts;
+  const stopped = unalerted(state);
+  const held = stopped ? "when last heard" : "now";
   const more = async () => {
     ask(true);
     try {
@@ -62,7 +63,7 @@ export default function Alerts() {
   };
 
   return html`
-    <${Heading} text="Alerts"><p class="lead">${raised ? (raised.length ? html`<b>${count(raised.length, "alert")} raised now.</b>` : "Nothing is raised now.") : "Asking …"}</p><//>
+    <${Heading} text="Alerts"><p class="lead">${raised ? (raised.length ? html`<b>${count(raised.length, "alert")} raised ${held}.</b>` : `Nothing ${stopped ? "was" : "is"} raised ${held}.`) : "Asking …"}</p><//>
     ${raised?.length
       ? html`<ul class="cards">${raised.map((r) => html`<${Pinned} key="${r.trigger} ${r.area}" raised=${r} />`)}</ul>`
       : null}

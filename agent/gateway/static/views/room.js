@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useState } from "../vendor/htm-preact.js";
 import { query } from "../api.js";
 import { Chart } from "../chart.js";
 import { byName, judge, limits, newest } from "../comfort.js";
-import { nameOf, now, useLive } from "../live.js";
+import { asHeard, nameOf, now, unalerted, useLive } from "../live.js";
 import { Age, Answered, Heading, Mark, Note, Table, useGet } from "../parts.js";
 import { count, day, duration, list, minute, number, missing, portion, title, told, when, whole, withUnit } from "../words.js";
 
@@ -106,7 +106,7 @@ function Channel({ answer, channel, wide }) {
 }
 
 function Now({ room }) {
-  const judged = judge(room, limits());
+  const judged = judge(asHeard(room), limits());
   return html`<div class="now">
     <${Mark} state=${judged.state} why=${judged.why} />
     ${Object.entries(room.channels).sort(([a], [b]) => byName(a, b)).map(([name, r]) => html`<p class="big" key=${name}><b class=${r.quality === "bad" ? "bad" : ""}>${r.quality === "bad" ? "bad" : number(r.value)}</b> ${r.quality === "bad" ? "" : r.unit} <small>${title(name)}, <${Age} ms=${r.time_ms} /> old${r.quality === "suspect" ? ", suspect: it may be wrong" : ""}</small></p>`)}
@@ -133,11 +133,11 @@ export default function Room({ rest: area, asked }) {
   return html`
     <${Heading} text=${name || area}><p class="lead">${name ? html`${area} · ` : null}<a href="#/rooms">All rooms</a> · <a href="#/ask?area=${area}">Ask about this room</a></p><//>
     ${room ? html`<${Now} room=${room} />` : state.heard !== null ? html`<${Note}><p>Nothing is known of ${area} now.</p><//>` : null}
-    ${raised.length ? html`<${Note} kind="warm"><p><b>Raised now:</b> ${list(raised.map((r) => `${r.trigger}, since ${when(r.since_ms)}`))}</p><//>` : null}
+    ${raised.length ? html`<${Note} kind="warm"><p><b>Raised ${unalerted(state) ? "when last heard" : "now"}:</b> ${list(raised.map((r) => `${r.trigger}, since ${when(r.since_ms)}`))}</p><//>` : null}
     <div class="chips" role="group" aria-label="How far back">${LASTS.map(([each, words]) => html`<a key=${each} class="chip" href="#/room/${area}?last=${each}" aria-current=${each === wanted?.[0] ? "true" : null}>${words}</a>`)}</div>
     <${Answered} of=${wanted ? found : [undefined, found[1], found[2]]}>${(answer) => html`
-      ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>Not all of it is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
+      ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>${Object.keys(answer.channels).length ? "Not all of it" : "Nothing of it"} is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
       ${Object.keys(answer.channels).sort(byName).map((channel) => html`<${Channel} key=${channel} answer=${answer} channel=${channel} wide=${wide} />`)}
-      ${Object.keys(answer.channels).length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>
+      ${Object.keys(answer.channels).length || answer.missing?.length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>
     ${alerts.length ? html`<section><h2>Latest alerts here</h2><ul class="plain">${alerts.map((a) => html`<li key=${a.position}>${when(a.time_ms)}: ${told(a.attributes, nameOf)}</li>`)}</ul></section>` : null}`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
 import { beyond, byName, judge, keep, limits, newest, range, STATES } from "../comfort.js";
-import { now, useLive } from "../live.js";
+import { asHeard, now, useLive } from "../live.js";
 import { Age, Heading, Icon, Mark, Note, Place, Spark } from "../parts.js";
 import { count, groups, inText, list as enumerate, missing, number, parent, title } from "../words.js";
 
@@ -54,24 +54,33 @@ function lines(rooms, sort, grouped) {
     .flatMap(([floor, members]) => [{ floor, members, key: `floor ${floor}` }, ...members.map((room) => ({ room, key: room.area }))]);
 }
 
-/** Which of `n` rows of `height` pixels are in the window, for an element in the page. */
+/** Which of `n` rows of `height` pixels are in the window, for an element in the page; all on paper. */
 function useWindow(n, height) {
   const list = useRef();
+  const paper = useRef(false);
   const [seen, set] = useState([0, 24]);
   const look = () => {
     if (!list.current) return;
     const top = -list.current.getBoundingClientRect().top;
-    const from = Math.max(0, Math.floor(top / height) - BEYOND);
-    const to = Math.min(n, Math.ceil((top + innerHeight) / height) + BEYOND);
+    const from = paper.current ? 0 : Math.max(0, Math.floor(top / height) - BEYOND);
+    const to = paper.current ? n : Math.min(n, Math.ceil((top + innerHeight) / height) + BEYOND);
     set((before) => (before[0] === from && before[1] === to ? before : [from, to]));
   };
   useLayoutEffect(look, [n, height]);
   useEffect(() => {
+    const print = ({ type }) => {
+      paper.current = type === "beforeprint";
+      look();
+    };
     addEventListener("scroll", look, { passive: true });
     addEventListener("resize", look);
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", print);
     return () => {
       removeEventListener("scroll", look);
       removeEventListener("resize", look);
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", print);
     };
   }, [n, height]);
   return [list, seen];
@@ -141,7 +150,7 @@ export default function Rooms() {
   const narrow = useNarrow();
   useEffect(() => sessionStorage.setItem(KEPT, JSON.stringify({ words, filter, sort, grouped })), [words, filter, sort, grouped]);
 
-  const rooms = Object.values(state.rooms).map((room) => ({ ...room, judged: judge(room, bounds), order: room.name || room.area }));
+  const rooms = Object.values(state.rooms).map((room) => ({ ...room, judged: judge(asHeard(room), bounds), order: room.name || room.area }));
   const known = columns(rooms);
   const shown = known.slice(0, narrow ? 2 : 3);
   const needle = words.trim().toLowerCase();
