@@ -8,7 +8,9 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, NamedTuple
 
-from agent.net.attempt_limit import AttemptLimit, in_words
+from agent.net.attempt_limit import AttemptLimit
+from agent.net.connection_errors import in_words
+from agent.runtime.printable import one_line
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
 
@@ -53,7 +55,7 @@ class Poster:
         try:
             return self._attempt(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, the process lives and is told
-            return Answered(0, _one_line(f"{type(error).__name__}: {error}"))
+            return Answered(0, one_line(f"{type(error).__name__}: {error}", MAX_LINE))
 
     def _attempt(self, request: Request) -> Answered:
         connection = self._connection()
@@ -65,7 +67,7 @@ class Poster:
                 return _read(connection)
             except (OSError, HTTPException) as error:
                 why = limit.ended(error) or in_words(error)
-                return Answered(0, _one_line(why))
+                return Answered(0, one_line(why, MAX_LINE))
 
     def _connection(self) -> HTTPConnection:
         _, host, port, _ = self._target
@@ -85,10 +87,4 @@ def _read(connection: HTTPConnection) -> Answered:
     after = response.getheader("Retry-After", "")
     # The other form is a date, by a clock that may be wrong.
     retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
-    return Answered(response.status, _one_line(line), retry_after_s)
-
-
-def _one_line(text: str) -> str:
-    """Without what a terminal would take for a command: a receiver words the status."""
-    printable = "".join([each if each.isprintable() else " " for each in text])
-    return " ".join(printable.split())[:MAX_LINE]
+    return Answered(response.status, one_line(line, MAX_LINE), retry_after_s)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from agent.runtime.printable import printable
+
 # Takes a line including its newline.
 Say = Callable[[str], object]
 
@@ -18,12 +20,7 @@ def write(line: str) -> None:
 
 def operator_log(name: str) -> Say:
     """The function that writes lines of the agent `name`, whatever others' words are in them."""
-    return lambda line: write(f"{name}: {_printable(line.rstrip())}\n")
-
-
-def _printable(text: str) -> str:
-    """On one line, with a space for each character that a terminal might obey."""
-    return "".join([each if each.isprintable() else " " for each in text])
+    return lambda line: write(f"{name}: {printable(line.rstrip())}\n")
 
 
 def listening(addresses: dict[str, str]) -> str:

@@ -13,7 +13,8 @@ from functools import partial
 
 import pytest
 
-from agent.net.attempt_limit import AttemptLimit, in_words
+from agent.net.attempt_limit import AttemptLimit
+from agent.net.connection_errors import in_words
 from agent.net.http_poster import MAX_INTERIM, Poster, Request
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.retrying import Answered

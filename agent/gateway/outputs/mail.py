@@ -20,8 +20,10 @@ from agent.gateway.outputs.alert_sender import AlertSender
 from agent.gateway.outputs.alert_text import NameOf, body, subject
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.from_config import configured_matcher, secret_line
-from agent.net.attempt_limit import AttemptLimit, in_words
+from agent.net.attempt_limit import AttemptLimit
 from agent.net.authorities import tls_context
+from agent.net.connection_errors import in_words
+from agent.runtime.printable import one_line
 from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"
@@ -181,8 +183,7 @@ def _worst(codes: Sequence[int], line: str) -> Answered:
 
 def _text(what: object) -> str:
     shown = what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
-    printable = "".join(c if c.isprintable() else " " for c in shown)
-    return " ".join(printable.split())[:MAX_LINE]
+    return one_line(shown, MAX_LINE)
 
 
 def email_output(

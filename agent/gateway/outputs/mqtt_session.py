@@ -15,7 +15,8 @@ from select import POLLIN, POLLOUT, poll
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent.gateway.outputs.mqtt_events import Connected, Delivered, Disconnected, Heard, Publish
-from agent.net.attempt_limit import in_words
+from agent.net.connection_errors import in_words
+from agent.runtime.printable import one_line
 from agent.runtime.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class Session:
         except _TooMuchError as error:
             self._end(f"the broker sends {error}")
         except Exception as error:  # noqa: BLE001 - a broker's nonsense, which paho does not expect
-            self._end(f"the broker sends what is no MQTT: {_one_line(error)}")
+            self._end(f"the broker sends what is no MQTT: {in_words(error)}")
         if self._client.socket() is None:
             self._end("the connection was cut")
         elif self._numbers and time.monotonic() - self._confirmed_s > CONFIRM_S:
@@ -231,7 +232,7 @@ class Session:
         try:
             sent = self._client.publish(message.topic, message.payload, message.qos, message.retain)
         except ValueError as error:  # no topic, or too large; an earlier version kept such ones
-            self.events.append(Delivered(message.number, _one_line(error)))
+            self.events.append(Delivered(message.number, one_line(str(error))))
             return
         if not self._numbers:
             self._confirmed_s = time.monotonic()
@@ -317,7 +318,3 @@ def _recording(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLCon
 
     context.wrap_socket = wrapped  # type: ignore[method-assign]
     return context
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -31,6 +31,7 @@ from agent.overlay.session import (
     Up,
 )
 from agent.runtime.console import Say
+from agent.runtime.printable import one_line
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
 from agent.wire.overlay import Notify, NoWay, OverlayMessage, Relay
@@ -250,8 +251,7 @@ class BrokerLinks:
         if link.refused == why or recently:
             return
         link.refused, link.told_s = why, now
-        printable = "".join(each if each.isprintable() else "?" for each in why[:MAX_TOLD])
-        self._say(f"overlay: no link to {link.iad}: {printable}\n")
+        self._say(f"overlay: no link to {link.iad}: {one_line(why, MAX_TOLD)}\n")
 
     # --- time ----------------------------------------------------------------------------------
 

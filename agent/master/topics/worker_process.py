@@ -37,6 +37,7 @@ from agent.processing.events import (
     Unload,
     WorkerReady,
 )
+from agent.runtime.printable import one_line
 from processors.base import Output, Process, ProcessorError
 from processors.registry import open_processor
 
@@ -193,16 +194,11 @@ def _line(error: BaseException) -> str:
             trace = trace.tb_next
         if frames and frames[-1][0] != __file__:
             file, line = frames[-1]
-            place = _printable(f"({file.rpartition('/')[2][-MAX_FILE:]}, line {line})")
-    said, room = _printable(said), MAX_LINE - len(place) - 1
+            place = one_line(f"({file.rpartition('/')[2][-MAX_FILE:]}, line {line})")
+    said, room = one_line(said), MAX_LINE - len(place) - 1
     if len(said) > room:
         said = said[: room - 1].rstrip() + "…"
     return f"{said} {place}".rstrip()
-
-
-def _printable(text: str) -> str:
-    """It goes to the master's log: no control characters, no lone surrogates."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
 def _end_with_master() -> None:

@@ -319,7 +319,7 @@ def test_of_what_a_neighbour_writes_one_printable_line_a_minute_is_said():
         link.socket._turn()
         pair.now += 1.0
     assert len(a.said) == 2
-    assert a.said[0].startswith("overlay: no link to iad2: it refuses this one: 0??[2Jall is well")
+    assert a.said[0].startswith("overlay: no link to iad2: it refuses this one: 0 [2Jall is well")
     for line in a.said:
         assert line[:-1].isprintable()
         assert line.endswith("\n")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
-from agent.master.market.kubernetes.cluster import Refused, TryAgain, Unreachable, one_line
+from agent.master.market.kubernetes.cluster import MAX_MESSAGE, Refused, TryAgain, Unreachable
 from agent.master.market.kubernetes.deployments import (
     Blueprint,
     Create,
@@ -26,6 +26,7 @@ from agent.master.market.kubernetes.deployments import (
     operations,
 )
 from agent.runtime.back_off import BackOff
+from agent.runtime.printable import one_line
 
 FIRST_PAUSE_S: Final = 0.5  # after a failure; doubles
 MAX_PAUSE_S: Final = 60.0
@@ -156,7 +157,7 @@ class Caretaker:
                 cluster = cluster or self._open_cluster()
                 look = look_after(wanted, cluster, self._blueprint)
             except Exception as error:  # noqa: BLE001 - whatever it is, the master lives and is told
-                line = one_line(f"{type(error).__name__}: {error}")
+                line = one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE)
                 look = Look(None, (), (line,), settled=False)
             self._looks.put(look)
             with suppress(BlockingIOError):  # already full of wake-up bytes

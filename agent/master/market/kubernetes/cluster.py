@@ -22,6 +22,7 @@ from agent.master.market.kubernetes.deployments import (
     Replace,
     Scale,
 )
+from agent.runtime.printable import one_line
 from agent.wire.config import ConfigError
 
 TIMEOUT_S: Final = (5.0, 15.0)  # to connect, to answer
@@ -71,10 +72,8 @@ def open_client(kubeconfig: str) -> Any:
             )
     # What a broken file raises is not limited to the client's own exceptions.
     except Exception as error:  # noqa: BLE001
-        where = kubeconfig or "the usual places"
-        raise ConfigError(
-            f"pods.kubeconfig: no usable configuration in {where}: {one_line(str(error))}"
-        ) from None
+        where, why = kubeconfig or "the usual places", one_line(str(error), MAX_MESSAGE)
+        raise ConfigError(f"pods.kubeconfig: no usable configuration in {where}: {why}") from None
     settings.retries = False  # the reconciler retries, and lists the state anew before it does
     return client.ApiClient(settings)
 
@@ -137,7 +136,7 @@ class Cluster:
             kind = TryAgain if status in TEMPORARY or not 400 <= status < 500 else Refused
             raise kind(f"{status}: {_message(error)}") from None
         except (self._http_error, OSError) as error:
-            raise Unreachable(one_line(str(error))) from None
+            raise Unreachable(one_line(str(error), MAX_MESSAGE)) from None
 
 
 def _observed(deployment: Any) -> Observed:
@@ -154,11 +153,6 @@ def _observed(deployment: Any) -> Observed:
 def _message(error: Any) -> str:
     """The message of the server's Status object, else the HTTP reason."""
     try:
-        return one_line(str(msgspec.json.decode(error.body or b"")["message"]))
+        return one_line(str(msgspec.json.decode(error.body or b"")["message"]), MAX_MESSAGE)
     except (msgspec.DecodeError, KeyError, TypeError):
-        return one_line(str(error.reason or error))
-
-
-def one_line(text: str) -> str:
-    """The text as one line of bounded length."""
-    return " ".join(text.split())[:MAX_MESSAGE]
+        return one_line(str(error.reason or error), MAX_MESSAGE)
