@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -167,7 +166,7 @@ class ControlPlane:
         now = self._reactor.clock()
         self._run(self._seller.load(self._kept(SERVICE, seller_events.Membership), now))
         # Queries in the first moments use the members that are connected by then.
-        self._look_at_links(math.inf)
+        self._look_at_links(now, patient=False)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
         kept = self._kept(ACCOUNTS, tuple[Account, ...])
         if self._directory is not None and kept:
@@ -358,13 +357,13 @@ class ControlPlane:
         """The members to which this master's tasks go."""
         return [m for m in service.members if m.areas and m.iad != self._iad]
 
-    def _look_at_links(self, now: float) -> None:
+    def _look_at_links(self, now: float, *, patient: bool = True) -> None:
         """Let queries use the pools whose members are connected, or whose time to connect is
-        over."""
+        over; without patience all."""
         away = set(self._peers.unreachable) if self._linking else set()
         for name, linking in list(self._linking.items()):
             waiting = away.intersection(m.iad for m in self._serving(linking.service))
-            if not waiting or now >= linking.until_s:
+            if not (waiting and patient) or now >= linking.until_s:
                 del self._linking[name]
                 event = ServiceChanged(linking.service)
                 self._reactor.perform(self._queries.handle(event, now))

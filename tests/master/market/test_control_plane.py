@@ -35,6 +35,8 @@ CREATE = CreateService("c1", "warmth", "temperature", (AREA,), Slo(99.0, 800.0),
 
 
 class Rig:
+    unreachable = ()
+
     def __init__(self, folder, directory=None):
         self.now = 100.0
         self.path = folder / "state.sqlite"
@@ -42,6 +44,7 @@ class Rig:
         self.full = False
         self.state = State(self.path, lambda: self.now, lambda line: None, self)
         self.handlers, self.replies, self.done, self.connected = {}, [], [], []
+        self.times = []  # of what the schedulers were told
         self.reactor = Reactor(lambda: self.now)
         node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
         scheduler = SimpleNamespace(
@@ -53,7 +56,7 @@ class Rig:
         )
         peers = SimpleNamespace(
             takes=self.handlers.__setitem__,
-            unreachable=(),
+            unreachable=self.unreachable,
             connect=lambda *given, **named: self.connected.append((given, named)),
         )
         self.plane = ControlPlane(
@@ -63,8 +66,9 @@ class Rig:
             run="r", say=lambda line: None,
         )  # fmt: skip
 
-    def schedule(self, event, _now):
+    def schedule(self, event, now):
         self.done.append(type(event).__name__)
+        self.times.append(now)
         return []
 
     def submit(self, job, then):
@@ -144,6 +148,21 @@ def test_while_the_disk_refuses_nothing_new_is_begun_and_an_operator_is_told(rig
     rig.let_pass(RETRY_S)
     rig.let_pass(RETRY_S)
     assert rig.on_disk() == {"climate": 1}
+
+
+def test_a_restored_service_is_known_at_once_and_from_the_start_on(tmp_path, monkeypatch):
+    # Its agreed rate counts from the time that is told: none would come before that.
+    own = Member("iad1", "tcp://127.0.0.1:1", (AREA,), rate_per_s=2.0)
+    other = Member("iad2", "tcp://127.0.0.1:2", (AREA,), rate_per_s=2.0)
+    rig = Rig(tmp_path)
+    rig.take(join(members=(own, other)))
+    rig.let_pass(RETRY_S)
+    rig.state.close()
+    monkeypatch.setattr(Rig, "unreachable", ("iad2",))
+    rig = Rig(tmp_path)
+    rig.state.close()
+    assert rig.done.count("ServiceChanged") == 2  # for tasks, and for queries
+    assert set(rig.times) == {rig.now}
 
 
 def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
