@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.master.recording.record_log import RecordLog
+from agent.runtime import console
+from agent.runtime.console import Say
 from agent.runtime.disk_writer import DiskWriter
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import WriteRecord
@@ -23,12 +25,11 @@ class Records:
         config: MasterRecords,
         folder: Path,
         writer: DiskWriter | None = None,
+        say: Say = console.write,
     ) -> None:
         self._reactor = reactor
         self._log = (
-            RecordLog(config, folder / config.directory, writer=writer)
-            if config.directory
-            else None
+            RecordLog(config, folder / config.directory, say, writer) if config.directory else None
         )
         self._listeners: list[Callable[[AnyRecord, float], None]] = []
         reactor.performs(WriteRecord, self._write, brief=True)
