@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from agent.market.buyer_events import (
     BuyerEvent,
     Discovered,
+    DiskRefused,
     Find,
     LookUpIads,
     MemberReplied,
@@ -123,6 +124,8 @@ class Buyer:
                 return self._offered(event.iad, event.offer, now)
             case MemberReplied():
                 return self._changes.replied(event.iad, event.joined, now)
+            case DiskRefused():
+                return self._changes.disk_refused(event, now)
             case Tick():
                 return self._tick(now)
 

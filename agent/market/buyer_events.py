@@ -35,7 +35,15 @@ class MemberReplied(Event, frozen=True):
     joined: Joined
 
 
-BuyerEvent = Requested | Discovered | Offered | MemberReplied | Tick
+class DiskRefused(Event, frozen=True):
+    """What is to be kept cannot be written now; `not_now` and `later` tell operators that nothing
+    was done, or that it is done as soon as it can be."""
+
+    not_now: str
+    later: str
+
+
+BuyerEvent = Requested | Discovered | Offered | MemberReplied | DiskRefused | Tick
 
 # --- instructions --------------------------------------------------------------------------------
 

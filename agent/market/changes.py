@@ -10,7 +10,7 @@ import math
 
 from msgspec import Struct
 
-from agent.market.buyer_events import Report
+from agent.market.buyer_events import DiskRefused, Report
 from agent.market.explanations import pool_in_words, taken_as
 from agent.market.negotiation import Negotiation
 from agent.market.rollout import MembershipRollout
@@ -101,12 +101,10 @@ class ChangesInProgress:
         """End the change with the members that have acknowledged it; deliveries go on."""
         service_id = change.request.service
         if not change.joining:
-            released: list[Instruction] = []
             text = "the registration service did not answer in time"
             if change.negotiation is not None:
-                released += change.negotiation.release()
                 text = "the negotiation did not end in time; allow more"
-            return [*released, *self.fail(change, text, now)]
+            return self._give_up(change, text, now)
         waiting = [d.member.iad for d in self._rollout.waiting(service_id)]
         if isinstance(change.request, CreateService):
             change.steps += [Step("provision", iad, "no answer") for iad in waiting]
@@ -119,6 +117,25 @@ class ChangesInProgress:
             done = []
         if service_id in self.open:
             done += self._succeed(change, now)
+        return done
+
+    def _give_up(self, change: ChangeInProgress, text: str, now: float) -> list[Instruction]:
+        """End a change by which nobody joins yet."""
+        released = change.negotiation.release() if change.negotiation is not None else []
+        return [*released, *self.fail(change, text, now)]
+
+    def disk_refused(self, event: DiskRefused, now: float) -> list[Instruction]:
+        """End all changes, so that no operator waits for the disk. A new service is undone; other
+        deliveries go on once they are kept."""
+        done: list[Instruction] = []
+        for change in list(self.open.values()):
+            if not change.joining:
+                done += self._give_up(change, event.not_now, now)
+            elif isinstance(change.request, CreateService):
+                done += self._rollout.drop(change.request.service, now)
+                done += self.fail(change, event.not_now, now)
+            else:
+                done += self.fail(change, event.later, now)
         return done
 
     # --- reports -----------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class Master:
             undo.callback(self._notifications.close)
             undo.callback(self._writer.drain)
             saved = node_states(self._state, self._notifications)
-            self._records = Records(self._reactor, config.records, folder, self._writer)
+            self._records = Records(self._reactor, config.records, folder, self._writer, self._say)
             sockets = config.sockets
             kinds = ("public", "nodes", "operator")
             self._addresses = {kind: getattr(sockets, kind) for kind in kinds}

@@ -1,6 +1,6 @@
 """SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH100, PTH104, PTH108, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -66,6 +66,35 @@ def is_held(lock: str | os.PathLike[str]) -> bool | None:
     return False
 
 
+class NamedConnection(sqlite3.Connection):
+    """A connection that knows which file it has open, once `name` was called."""
+
+    path = ""
+    _identity: tuple[int, int] | None = None
+
+    def name(self, path: str) -> None:
+        """Its file is the one that is at `path` now."""
+        self.path = os.path.abspath(path)
+        self._identity = _identity(self.path)
+
+    def require_there(self) -> None:
+        """sqlite3.OperationalError if its file was removed or replaced: whatever is written goes
+        with this process. That ends when the file is put back."""
+        if self.path and _identity(self.path) != self._identity:
+            raise sqlite3.OperationalError(
+                f"{os.path.basename(self.path)} was removed or replaced; put it back, or restart "
+                "what uses it"
+            )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class BrokenFileError(Exception):
     """The file is unusable; the text says why. It may be put aside."""
 
@@ -129,9 +158,12 @@ def open_alone(
 def _opened(
     path: str, opened: Callable[[sqlite3.Connection], T], any_thread: bool
 ) -> tuple[sqlite3.Connection, T]:
-    file = sqlite3.connect(path, isolation_level=None, check_same_thread=not any_thread)
+    file = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=not any_thread, factory=NamedConnection
+    )
     try:
         file.execute("PRAGMA journal_mode = WAL")
+        file.name(path)
         # FULL: a commit is on stable storage when it returns. NORMAL syncs only at checkpoints.
         file.execute("PRAGMA synchronous = FULL")
         return file, opened(file)
@@ -148,7 +180,9 @@ def _opened(
 @contextmanager
 def transaction(file: sqlite3.Connection) -> Iterator[None]:
     """All or nothing: committed at the end of the block, rolled back if that raises. sqlite3.Error
-    if the disk takes nothing."""
+    if the disk takes nothing, or the file is not there any more."""
+    if isinstance(file, NamedConnection):
+        file.require_there()
     file.execute("BEGIN IMMEDIATE")
     try:
         yield

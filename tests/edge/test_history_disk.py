@@ -173,6 +173,49 @@ def test_a_failing_commit_keeps_the_readings_and_is_made_up_for(
     cut.close()
 
 
+@pytest.mark.parametrize("goes", ["all", "file"])
+def test_of_a_file_that_is_not_there_any_more_nothing_is_acknowledged(
+    goes: str, tmp_path: Path
+) -> None:
+    folder, aside = tmp_path / "node", tmp_path / "aside"
+    folder.mkdir()
+    history, stream = filled(folder / "h.sqlite", range(3), group_readings=5)
+    history.commit()
+    if goes == "all":
+        folder.rename(aside)
+    else:
+        aside.mkdir()
+        (folder / "h.sqlite").rename(aside / "h.sqlite")
+    for i in range(3, 12):
+        stream.append(sample(i))
+        with pytest.raises(HistoryError, match=r"h\.sqlite was removed or replaced; put it back"):
+            history.commit()
+    assert history.acknowledged == 3
+    for each in aside.iterdir():
+        folder.mkdir(exist_ok=True)
+        each.rename(folder / each.name)
+    history.commit()
+    assert history.acknowledged == 12
+    history.close()
+    history = open_history(folder / "h.sqlite")
+    assert found_in(history) == list(range(12))
+    history.close()
+
+
+def test_a_tail_that_was_removed_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    history, stream = filled(path, range(3))
+    history.commit()
+    (tmp_path / "h.sqlite.tail").unlink()
+    stream.append(sample(3))
+    history.commit()
+    crash(path, tmp_path / "copy.sqlite")
+    history.close()
+    cut = open_history(tmp_path / "copy.sqlite")
+    assert found_in(cut) == [0, 1, 2, 3]
+    cut.close()
+
+
 def test_a_tail_whose_name_may_be_lost_is_not_used_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from _core.deadlines.order_statistics import task_percentile
 from agent.market.buyer import STARTING_S
+from agent.market.buyer_events import DiskRefused
 from agent.market.rollout import STAGE_S
 from agent.wire.messages import Slo
-from agent.wire.operator import AddIad
+from agent.wire.operator import AddIad, RemoveIad
 from tests.market.rig import BUYER, FAST_S, SELLERS, Iad, building, request, slow
 
 
@@ -362,6 +363,36 @@ def test_a_set_up_that_a_restart_cuts_off_is_undone():
     market.run(2 * STAGE_S)
     assert not market.versions("climate")
     assert not market.disk
+
+
+@pytest.mark.parametrize("joining", [False, True])
+def test_a_set_up_that_the_disk_refuses_is_undone(joining):
+    market = building()
+    market.ask(request())
+    while joining and not any(iad.pods for iad in market.iads.values()):
+        market.deliver()
+    assert market.reports == []
+    market.perform(market.buyer.handle(DiskRefused("not now", "later"), market.now))
+    report = market.report()
+    assert (report.ok, report.message) == (False, "not now")
+    market.run(2 * STAGE_S)
+    assert market.reports == []
+    assert not market.versions("climate")
+    assert not market.disk
+
+
+def test_a_change_that_the_disk_refuses_is_made_later():
+    market = building()
+    market.ask(request())
+    market.run(1.0)
+    market.reports.clear()
+    market.ask(RemoveIad("r", "climate", "iad1"))
+    market.perform(market.buyer.handle(DiskRefused("not now", "later"), market.now))
+    report = market.report()
+    assert (report.ok, report.message) == (False, "later")
+    market.run(1.0)
+    assert market.reports == []
+    assert market.versions("climate").keys() == {BUYER, "iad2", "iad3"}
 
 
 def test_an_infeasible_slo_is_refused_everywhere():

@@ -66,3 +66,12 @@ def test_what_there_is_can_be_asked_while_the_disk_is_full(tmp_path, first):
             assert own.facts.mode == ("frozen" if first is freeze else "open")
     finally:
         master.stop()
+
+
+def test_lines_about_records_name_their_master(tmp_path):
+    (tmp_path / "iad1" / "records" / "current.jsonl").mkdir(parents=True)
+    master = PushMaster(tmp_path / "iad1", "iad1", overlay='[records]\ndirectory = "records"\n')
+    _, said = master.stop()
+    lines = said.splitlines()
+    assert any("current.jsonl: Is a directory" in line for line in lines)
+    assert all(line.startswith("sanderling-master iad1: ") for line in lines)

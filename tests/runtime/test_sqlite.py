@@ -1,10 +1,11 @@
 """Files of SQLite that one process opens, whatever a power cut left of them."""
 
 import os
+import sqlite3
 
 import pytest
 
-from agent.runtime.sqlite import open_alone
+from agent.runtime.sqlite import open_alone, transaction
 
 
 def opened(file):
@@ -95,3 +96,24 @@ def test_a_link_may_name_a_file_that_is_still_to_be_made(store):
     assert store(1) == (0, [])
     assert store() == (1, [])
     assert store.path.is_symlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_not_there_any_more_takes_nothing_until_it_is_put_back(tmp_path, how):
+    path = tmp_path / "state.sqlite"
+    holder, file, _ = open_alone(str(path), opened, lambda *_: None, "in use")
+    aside = path.rename(tmp_path / "aside")
+    if how == "replaced":
+        path.write_bytes(aside.read_bytes())
+    for _ in range(2):
+        with (
+            pytest.raises(sqlite3.OperationalError, match=r"state\.sqlite was removed or replaced"),
+            transaction(file),
+        ):
+            file.execute("INSERT INTO t VALUES (1)")
+    aside.rename(path)
+    with transaction(file):
+        file.execute("INSERT INTO t VALUES (2)")
+    assert file.execute("SELECT x FROM t").fetchall() == [(2,)]
+    file.close()
+    os.close(holder)

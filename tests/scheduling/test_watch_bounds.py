@@ -9,6 +9,8 @@ from agent.scheduling.watches.events import (
     ClientGone,
     Cursor,
     ForgetWatch,
+    Resumed,
+    RoundsDue,
     SavedWatch,
     SaveWatch,
     SendWatch,
@@ -234,6 +236,18 @@ def test_after_a_restart_rounds_wait_for_the_nodes():
     assert not rig.asked
     rig.until(20.0 + SETTLE_S)
     assert windows(rig.asked)[0] == (5000, 6000)
+
+
+def test_after_a_stop_rounds_wait_for_the_nodes():
+    rig = Rig()
+    rig.watch(watch())
+    rig.now = T0 + 20.0
+    rig.do(Resumed())
+    rig.do(RoundsDue())
+    rig.until(20.0 + SETTLE_S - 0.1)
+    assert not rig.asked
+    rig.until(20.0 + SETTLE_S)
+    assert windows(rig.asked)[:2] == [(0, 1000), (1000, 2000)]
 
 
 def test_only_clients_watch_and_another_partys_equal_name_is_not_theirs():

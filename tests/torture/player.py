@@ -21,6 +21,7 @@ from typing import Any
 
 from agent.edge.history.file import HistoryError
 from agent.edge.history.history import History, Stream
+from agent.runtime.sqlite import NamedConnection
 from tests.torture import recording
 from tests.torture.recording import Control, mark
 from tests.torture.script import (
@@ -177,14 +178,14 @@ class Player:
 def let_sqlite_lie(synchronous: str) -> None:
     """Take syncs away from every connection opened from now on."""
 
-    class Lying(sqlite3.Connection):
+    class Lying(NamedConnection):
         def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
             return super().execute(
                 sql.replace("synchronous=FULL", f"synchronous={synchronous}"), *rest
             )
 
     connect = sqlite3.connect
-    sqlite3.connect = lambda *given, **named: connect(*given, factory=Lying, **named)  # type: ignore[assignment]
+    sqlite3.connect = lambda *given, **named: connect(*given, **named | {"factory": Lying})  # type: ignore[assignment]
 
 
 def main() -> None:

@@ -127,6 +127,8 @@ class transaction:  # noqa: N801 - reads like contextlib's, whose import costs m
         self._db = db
 
     def __enter__(self) -> None:
+        if isinstance(self._db, sqlite.NamedConnection):
+            self._db.require_there()
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -139,7 +141,7 @@ class transaction:  # noqa: N801 - reads like contextlib's, whose import costs m
                 self._db.execute("ROLLBACK")
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str) -> sqlite.NamedConnection:
     """A connection in autocommit mode, with a small cache: the kernel caches the pages anyway."""
     return _connected(path, uri=False)
 
@@ -157,12 +159,13 @@ def connect_to_read(path: str, *, immutable: bool = False) -> sqlite3.Connection
     return db
 
 
-def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
+def _connected(path: str, *, uri: bool) -> sqlite.NamedConnection:
     db = sqlite3.connect(
         path,
         timeout=5.0,
         isolation_level=None,
         check_same_thread=False,
+        factory=sqlite.NamedConnection,
         cached_statements=16,
         uri=uri,
     )

@@ -54,7 +54,7 @@ def hold(path: str) -> int:
     return holder
 
 
-def open_checked(path: str, history: str) -> sqlite3.Connection:
+def open_checked(path: str, history: str) -> sqlite.NamedConnection:
     """Open the database: create it with the id `history` if there is none, migrate and check it.
 
     Broken and Newer describe an unusable file; sqlite3.Error: it cannot be accessed.

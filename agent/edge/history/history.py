@@ -86,7 +86,7 @@ class History:
         self._correction: Correction | None = None  # the latest
         self._notices: list[str] = []
         self._doubtful: dict[int, str] = {}  # groups that readers found damaged
-        self._db: sqlite3.Connection | None = None
+        self._db: sqlite.NamedConnection | None = None
         self._holder: int | None = None
         self._immutable = False
         self._wal: wal.WriteAheadLog | None = None
@@ -309,6 +309,8 @@ class History:
             doubtful = dict(self._doubtful)
         if self._db is None:
             self._open()
+        else:
+            self._db.require_there()  # what is in the tail counts only beside its file
         if closed or doubtful:
             self._file(closed, doubtful)
         with self._lock:

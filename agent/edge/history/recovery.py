@@ -44,7 +44,7 @@ class Opened(NamedTuple):
     """An open, writable history: its database and id, the first sequence of this process, and lines
     for the operator."""
 
-    db: sqlite3.Connection
+    db: sqlite.NamedConnection
     history: str
     sequence: int
     notices: list[str]
@@ -81,6 +81,7 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
             os.unlink(path + wal.SUFFIX)
         notices += [quarantined(path, sequence, reason) for sequence, reason in damaged]
         sequence = int(_meta(db, "openings")) * OPENING
+        db.name(path)
         return Opened(db, str(_meta(db, "history")), sequence, notices)
     except BaseException:
         db.close()
@@ -109,7 +110,7 @@ def reject(path: str) -> None:
         raise HistoryError(f"history {path}: it is no regular file; move it away")
 
 
-def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite3.Connection, bool]:
+def _whole(path: str, history: str, notices: list[str]) -> tuple[sqlite.NamedConnection, bool]:
     """A checked database, and whether it replaces the one that was there."""
     new = path + "-new"
     if not os.path.exists(path) and os.path.exists(new):

@@ -94,7 +94,9 @@ class WriteAheadLog:
             raise
 
     def takes(self, chunks: list[Chunk]) -> bool:
-        """Whether there is room for them."""
+        """Whether there is room for them, in a file that was not removed."""
+        if not os.fstat(self._file).st_nlink:
+            return False
         return self.used + len(b"".join(map(_record, chunks))) <= self.size
 
     def append(self, chunks: list[Chunk]) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.market import buyer_events, seller_events
 from agent.market.buyer import Buyer
@@ -25,7 +26,7 @@ from agent.master.requests.partner_links import PartnerLinks
 from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import NOT_NOW, State
+from agent.master.storage.state import LATER, NOT_NOW, State
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -311,7 +312,26 @@ class ControlPlane:
     def _wait_for_the_disk(self) -> None:
         """Delay everything that follows until all pending documents are durable."""
         self._waiting = True
+        self._state.when_durable(self._go_on, self._refused)
+
+    def _refused(self) -> None:
+        """The disk refuses what is waited for: operators are told, and all else goes on waiting."""
         self._state.when_durable(self._go_on)
+        waiting = [*self._queue]
+        self._queue.clear()
+        for each in waiting:
+            if isinstance(each, buyer_events.Report):
+                report = each.report
+                late = replace(report, ok=False, message=LATER) if report.ok else report
+                self._operator.reply(each.origin, late)
+            else:
+                self._queue.append(each)
+        refused = buyer_events.DiskRefused(NOT_NOW, LATER)
+        for done in self._buyer.handle(refused, self._reactor.clock()):
+            if isinstance(done, buyer_events.Report):
+                self._operator.reply(done.origin, done.report)
+            else:
+                self._queue.append(done)
 
     def _go_on(self) -> None:
         self._waiting = False

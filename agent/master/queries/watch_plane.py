@@ -29,6 +29,7 @@ from agent.scheduling.watches.events import (
     ClockSet,
     Cursor,
     ForgetWatch,
+    Resumed,
     RoundAnswered,
     RoundsDue,
     SaveAlerts,
@@ -57,6 +58,9 @@ ALERTS = "watch_alerts"
 # Interval of checks for a changed wall clock; smaller differences do not count as a change.
 LOOK_S = 1.0
 CLOCK_SET_S = 1.0
+# Without a look for so long this process was stopped, as by a snapshot of its machine: nodes and
+# other masters are found again first.
+STOPPED_S = 3.0
 
 
 class WatchPlane:
@@ -101,6 +105,7 @@ class WatchPlane:
         # start the next evaluation from within the one before.
         self._answers: deque[RoundAnswered] = deque()
         self._look_s = 0.0
+        self._handled_s = reactor.clock()
         self.unreadable = 0
         self._saving = SavingWatches(state)
         # New watches of which nothing was sent yet.
@@ -155,8 +160,11 @@ class WatchPlane:
         self._handle(RoundsDue())
 
     def _handle(self, event: WatchSchedulerEvent) -> None:
-        wall = self._wall()
-        set_by_s = wall - self._reactor.clock() - self._ahead_s
+        wall, now = self._wall(), self._reactor.clock()
+        silent_s, self._handled_s = now - self._handled_s, now
+        if silent_s > LOOK_S + STOPPED_S:
+            self._reactor.perform(self._scheduler.handle(Resumed(), wall))
+        set_by_s = wall - now - self._ahead_s
         if abs(set_by_s) > CLOCK_SET_S:
             self._ahead_s += set_by_s
             self._reactor.perform(self._scheduler.handle(ClockSet(set_by_s), wall))

@@ -197,7 +197,11 @@ class RecordLog:
             self._cut_back(current, self._good_bytes)
         if self._torn:
             self._end_torn_line()
-        before = current.stat().st_size if _is_there(current) else 0
+        before = 0
+        if _is_there(current):
+            before = current.stat().st_size
+        else:
+            self._enter_again()
         try:
             with current.open("ab") as file:
                 file.write(data)
@@ -217,6 +221,13 @@ class RecordLog:
             self._report(f"records: {current} is written again; {self._refused} were lost\n")
             self._refused = 0
         return before + len(data)
+
+    def _enter_again(self) -> None:
+        """The current file is to be made. Who makes room on a full disk may remove the folder."""
+        self._entered = False
+        with suppress(FileExistsError):
+            self._directory.mkdir()
+            _sync(self._directory.parent)
 
     def _cut_back(self, current: Path, size: int) -> None:
         self._good_bytes = size

@@ -9,6 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from agent.master.recording.record_log import RecordLog
+from agent.runtime import console
+from agent.runtime.console import Say
 from agent.runtime.disk_writer import DiskWriter
 from agent.runtime.reactor import Reactor
 from agent.runtime.token_bucket import TokenBuckets
@@ -36,12 +38,11 @@ class Records:
         config: MasterRecords,
         folder: Path,
         writer: DiskWriter | None = None,
+        say: Say = console.write,
     ) -> None:
         self._reactor = reactor
         self._log = (
-            RecordLog(config, folder / config.directory, writer=writer)
-            if config.directory
-            else None
+            RecordLog(config, folder / config.directory, say, writer) if config.directory else None
         )
         self._refused = TokenBuckets(REFUSED_AT_ONCE, REFUSED_PER_S)
         self._areas = TokenBuckets(AREA_BYTES_AT_ONCE, AREA_BYTES_PER_S)

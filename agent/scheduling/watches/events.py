@@ -82,11 +82,16 @@ class ClockSet(_Struct, frozen=True):
     by_s: float
 
 
+class Resumed(_Struct, frozen=True):
+    """This process was stopped for longer than it takes nodes and masters to miss it."""
+
+
 WatchSchedulerEvent = (
     WatchArrived
     | AcknowledgeArrived
     | CancelArrived
     | ClientGone
+    | Resumed
     | WatchNotKept
     | RoundAnswered
     | RoundsDue

@@ -23,6 +23,7 @@ from agent.scheduling.watches.events import (
     ForgetWatch,
     InboxSaid,
     ReadTrigger,
+    Resumed,
     RoundAnswered,
     RoundsDue,
     SaveCursor,
@@ -63,7 +64,7 @@ from agent.wire.watches import Watching
 # After the end of its window a round waits for slow sensors and for nodes whose clock is behind the
 # master's: by this much in all, or a stream misses readings.
 LAG_S = 1.5
-# Time that edge nodes need after a restart to be connected again, in seconds.
+# Time that edge nodes need to be connected again after a restart, or a stop, in seconds.
 SETTLE_S = 5.0
 # A watch whose client is gone for good expires after this long and two intervals.
 EXPIRE_S = 3_600.0
@@ -178,6 +179,10 @@ class WatchScheduler:
                 return [i for entry in self._timers.due(now) for i in self._due(entry, now)]
             case InboxSaid():
                 return self._inbox_said(event, now)
+            case Resumed():
+                for entry in self._watches:
+                    entry.held_until_s = max(entry.held_until_s, now + SETTLE_S)
+                return []
             case ClockSet(by_s):
                 self._timers.clock_set(by_s, now, self._watches)
                 moved = [

@@ -9,18 +9,19 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from agent.market.rollout import Owned
 from agent.master.market import control_plane
 from agent.master.market.control_plane import ControlPlane
 from agent.master.market.counterparties import counterparty_hosts
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import RETRY_S, State
+from agent.master.storage.state import LATER, RETRY_S, State
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
 from agent.wire.directory import Account
-from agent.wire.market import Joined, Member
+from agent.wire.market import Joined, Member, Service
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
-from agent.wire.operator import CreateService, ServiceReport
+from agent.wire.operator import CreateService, DropService, ServiceReport
 from tests.market.test_seller import AREA, OWNER, join
 from tests.master.held_writer import HeldWriter
 
@@ -146,6 +147,28 @@ def test_while_the_disk_refuses_nothing_new_is_begun_and_an_operator_is_told(rig
     rig.let_pass(RETRY_S)
     rig.let_pass(RETRY_S)
     assert rig.on_disk() == {"climate": 1}
+
+
+def test_an_operator_whose_change_the_disk_refuses_is_told_so_once(tmp_path):
+    rig = Rig(tmp_path)
+    own = Member("iad1", "tcp://127.0.0.1:1", (AREA,), rate_per_s=5.0)
+    owned = Owned(CREATE, Service("warmth", "iad1", 1, (own,), "temperature"))
+    rig.state.put("owned", "warmth", msgspec.json.encode(owned))
+    rig.state.flush()
+    rig.state.close()
+    rig = Rig(tmp_path)
+    rig.full = True
+    rig.take(DropService("d1", "warmth"))
+    for _ in range(3):
+        rig.let_pass(RETRY_S)
+    (told,) = rig.replies
+    assert (told.id, told.ok, told.message) == ("d1", False, LATER)
+    rig.full = False
+    for _ in range(3):
+        rig.let_pass(RETRY_S)
+    assert rig.replies == [told]
+    assert rig.state.all("owned") == {}
+    rig.state.close()
 
 
 def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):

@@ -18,7 +18,7 @@ from agent.master.storage.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
 from agent.scheduling.watches.events import AskInbox, SaveAlerts, SavedAlerts
-from agent.scheduling.watches.scheduler import EXPIRE_S
+from agent.scheduling.watches.scheduler import EXPIRE_S, SETTLE_S
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, Subscribe, Subscribed
@@ -176,6 +176,18 @@ def test_the_wall_clock_is_looked_at_though_nothing_is_due_for_long(rig, monkeyp
     assert rig.plane.next_due == LOOK_S
     rig.now = LOOK_S / 2
     assert rig.plane.next_due == LOOK_S
+
+
+def test_a_master_that_was_stopped_finds_its_nodes_again_before_it_asks(rig):
+    rig.take(PERIODIC)
+    rig.let_pass(1.0)
+    rig.now += 35.0
+    rig.take(Acknowledge("w", 0))
+    assert rig.queries == []
+    rig.let_pass(SETTLE_S - 0.1)
+    assert rig.queries == []
+    rig.let_pass(0.1)
+    assert [each.query.id for each in rig.queries] == ["w.1", "w.2", "w.3"]
 
 
 def test_a_client_whose_connection_is_gone_costs_no_more_queries(rig):

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -189,6 +190,23 @@ def test_a_disk_that_refuses_costs_the_batch_and_one_line(tmp_path):
     log.append(record(3), now=0.0)
     log.flush()
     assert read_back(tmp_path)[0] == [record(3)]
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_folder_that_was_removed_is_made_again(tmp_path, synced):
+    # Who makes room on a full disk may remove it: no event would be taken any more.
+    lines, written = [], []
+    log = RecordLog(MasterRecords(), folder := tmp_path / "records", lines.append)
+    log.append(record(1), now=0.0)
+    log.flush()
+    shutil.rmtree(folder)
+    if synced:
+        log.write_through([record(2)], written.append)
+    else:
+        log.append(record(2), now=0.0)
+        log.flush()
+    assert read_back(folder)[0] == [record(2)]
+    assert (log.lost, lines, written) == (0, [], [True] if synced else [])
 
 
 def test_a_disk_that_refuses_for_long_is_one_line_and_its_end_another(tmp_path):
