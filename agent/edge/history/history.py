@@ -305,8 +305,7 @@ class History:
     def _commit(self) -> None:
         with self._lock:
             self._waiting_since_ms = None
-            closed = [group for group in self._groups() if group.closed]
-            doubtful = dict(self._doubtful)
+            closed, doubtful = [g for g in self._groups() if g.closed], dict(self._doubtful)
         if self._db is None:
             self._open()
         else:
