@@ -60,8 +60,9 @@ class OlderCopies:
         if not self._moves.lives(unit) or self._handovers.moving(unit):
             return
         incarnation = self._shadows.incarnation(unit.name)
-        true = proof(incarnation, sender, self._iad, took.epoch)
-        if took.epoch <= self._handovers.epoch(unit) or not compare_digest(true, took.proof):
+        true = proof(incarnation, sender, self._iad, took.epoch).encode()
+        is_true = compare_digest(true, took.proof.encode())
+        if took.epoch <= self._handovers.epoch(unit) or not is_true:
             return
         try:
             require_epoch(took.epoch, self._wall())

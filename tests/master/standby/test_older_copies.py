@@ -94,6 +94,7 @@ def test_one_that_is_on_the_move_stays():
     "took",
     [
         StandbyTook(3),
+        StandbyTook(3, "é" * 32),
         StandbyTook(3, proof("j", "b", "a", 3)),
         StandbyTook(3, proof("i", "b", "c", 3)),  # said to another
         StandbyTook(3, proof("i", "c", "a", 3)),  # by another
