@@ -357,7 +357,7 @@ class Pair:
                 told = message.notification
                 if "n" in told.attributes:
                     self._outputs.append(int(told.attributes["n"]))  # type: ignore[arg-type]
-                else:
+                elif told.origin.publisher == "iad1":  # others may say what they like
                     self._alerts.append(told.time_ms)
         if self._restarts != self._world.restarts:
             self._restarts = self._world.restarts
