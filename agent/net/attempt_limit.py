@@ -37,7 +37,9 @@ class AttemptLimit:
 
     def ended(self, error: Exception) -> str:
         """In words, if the attempt failed with this error because its time was up; else empty."""
-        late = self.is_over or isinstance(error, TimeoutError)
+        # A library may have made an error of its own from the socket's.
+        timed_out = isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError)
+        late = self.is_over or timed_out
         return f"no answer within {self._limit_s:g} s" if late else ""
 
     def connect(

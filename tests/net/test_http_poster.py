@@ -218,3 +218,12 @@ def test_a_receiver_that_wants_a_certificate_of_its_clients(certificate):
 )
 def test_errors_are_told_in_words(error, words):
     assert in_words(error) == words
+
+
+def test_an_error_that_a_library_made_of_a_time_out_is_one():
+    """smtplib's was "Connection unexpectedly closed: timed out", if it came before the limit's."""
+    made = RuntimeError("Connection unexpectedly closed: timed out")
+    made.__context__ = TimeoutError("timed out")
+    with AttemptLimit(60.0) as limit:
+        assert limit.ended(made) == "no answer within 60 s"
+        assert limit.ended(RuntimeError("closed")) == ""
