@@ -214,12 +214,18 @@ class HandoverPlane:
         self._store.write([*changes, SaveUnit(record)], taken)
 
     def lost(self, unit: Unit, epoch: int, to: str) -> None:
-        """Its standby has taken it over: what only this master has goes there."""
+        """It lives at that master: what only this one has goes there. A move from here that has not
+        begun is over."""
         entry = self._entry(unit)
         assert entry is not None
         entry.holder.epoch = None
         entry.owned = False
         self._actions.write(entry, h.Record(unit, epoch, "released", to))
+        if entry.move is not None and entry.move.source is None:
+            planned, entry.move = entry.move, None
+            self._over(planned, f"it lives at {to} now")
+            self._begin_next()
+            self._work_off()
 
     # --- beginnings ----------------------------------------------------------------------------
 

@@ -145,6 +145,25 @@ def test_a_move_that_waits_for_a_standby_says_so(world):
     assert (move.state, move.trouble) == ("settled", "")
 
 
+def test_a_move_that_waits_for_a_standby_ends_once_that_has_taken_the_unit_over(world):
+    others = [Unit("processor", name) for name in ("c1", "c2")]
+    for each in others:
+        world.a.things.here[each] = world.a.disk.things[each] = 1
+        world.a.things.working.add(each)
+    world.a.plane.free = lambda unit: unit in others
+    # As many at once as there may be.
+    for each in (UNIT, Unit("processor", "c1")):
+        world.a.plane.begin(each, "b", "drain")
+    world.a.plane.begin(others[1], "b", "drain")
+    world.settle()
+    world.a.plane.lost(UNIT, 5, "c")
+    world.settle()
+    moves = {move.unit: (move.state, move.trouble) for move in world.a.plane.moves}
+    assert moves.pop(UNIT) == ("aborted", "it lives at c now")
+    assert set(moves.values()) == {("settled", "")}
+    assert not world.a.plane.moving(UNIT)
+
+
 def test_a_move_that_waited_while_its_unit_was_taken_over_goes_on_when_it_has_come_back(world):
     world.a.plane.free = lambda _: False
     world.a.plane.begin(UNIT, "c", "plan")
