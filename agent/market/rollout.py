@@ -324,7 +324,7 @@ class MembershipRollout:
                 one.retry.sent(now)
                 message: Join | Leave = Join(one.message_id, service)
                 if one.delivery.leave:
-                    message = Leave(one.message_id, service.id, service.version)
+                    message = Leave(one.message_id, service.id, service.version, service.owner)
                 done.append(Send(one.delivery.member.iad, message))
         return done
 

@@ -361,9 +361,10 @@ class Seller:
         known = self._members.get(leave.service)
         if refusal := self._too_far_ahead(sender, leave.version, known, now):
             return refusal, []
-        if known is None:
-            if may_trade(sender):
-                owner = "" if sender.role == "anyone" else sender.name
+        owner = leave.owner or ("" if sender.role == "anyone" else sender.name)
+        another = leave.owner and known is not None and known.service.owner != leave.owner
+        if known is None or another:
+            if may_trade(sender) and speaks_for(sender, owner):
                 self._remember(owner, leave.service, leave.version)
             return "", []
         service = known.service

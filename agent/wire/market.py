@@ -15,6 +15,7 @@ from agent.wire.base import (
     Count,
     Identifier,
     Message,
+    MaybeName,
     Name,
     Percentile,
     PublicKeys,
@@ -95,13 +96,15 @@ class Join(Message, frozen=True, tag="join"):
     service: Service
 
 
-class Leave(Message, frozen=True, tag="leave"):
+class Leave(Message, frozen=True, tag="leave", omit_defaults=True):
     """The receiver is no longer a member (`version` is that of the pool without it) and finishes
-    its open tasks."""
+    its open tasks. It stays a member of the service of that name of another `owner`; earlier
+    versions do not say whose it is."""
 
     id: Identifier
     service: Name
     version: Count
+    owner: MaybeName = ""
 
 
 # --- seller → buyer ----------------------------------------------------------------------------

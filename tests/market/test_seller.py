@@ -235,6 +235,30 @@ def test_without_keys_the_claimed_owner_stays_the_same(iad):
     assert not one(iad, join(1, service="default"), sender=anyone).ok
 
 
+def test_without_keys_a_leave_ends_no_service_of_another_owner(iad):
+    """As of one whose set-up under a name failed here, since that was taken."""
+    anyone = Sender("anyone", "x")
+    assert one(iad, join(1), sender=anyone).ok
+    assert one(iad, Leave("l", "climate", 5, owner="iad7"), sender=anyone).ok
+    tick(iad, 2 * DRAIN_S)
+    assert iad.served["climate"].owner == "iad9"
+    assert one(iad, join(2), 3 * DRAIN_S, anyone).ok
+    assert one(iad, Leave("l", "climate", 3, owner="iad9"), 3 * DRAIN_S, anyone).ok
+    tick(iad, 5 * DRAIN_S)
+    assert not iad.served
+    # And that owner's late join is too late, as of any that left.
+    late = one(iad, join(5, owner="iad7"), 5 * DRAIN_S, anyone)
+    assert late.message == "iad1 has left climate"
+
+
+def test_a_key_takes_nothing_back_in_the_name_of_another(iad):
+    assert one(iad, join(1)).ok
+    assert one(iad, Leave("l", "climate", 5, owner="iad9"), sender=Sender("iad", "iad8")).message
+    one(iad, Leave("l", "warm", 5, owner="iad9"), sender=Sender("iad", "iad8"))
+    assert one(iad, join(4, service="warm"), sender=OWNER).ok
+    assert iad.served["climate"].owner == "iad9"
+
+
 def test_without_keys_only_configured_hosts_trade(iad):
     iad.hosts = {"127.0.0.1"}
     iad.start()
