@@ -165,9 +165,12 @@ class HandoverPlane:
         return self._moves.has(unit)
 
     def bound_for(self, unit: Unit) -> str:
-        """The IAD to which a unit is on its way from here; empty if its move has not begun."""
+        """The IAD to which a unit is on its way from here, until it is on disk that it lives there;
+        empty if its move has not begun."""
         entry = self._entries.get(unit)
-        return "" if entry is None or entry.move is None else entry.move.target
+        if entry is None:
+            return ""
+        return entry.leaving if entry.move is None else entry.move.target
 
     @property
     def counters(self) -> dict[str, int]:
@@ -220,6 +223,7 @@ class HandoverPlane:
         assert entry is not None
         entry.holder.epoch = None
         entry.owned = False
+        entry.leaving = to
         self._actions.write(entry, h.Record(unit, epoch, "released", to))
         if entry.move is not None and entry.move.source is None:
             planned, entry.move = entry.move, None
@@ -339,6 +343,8 @@ class HandoverPlane:
             while self._events:
                 entry, event, sender = self._events.popleft()
                 partner, machine = sender or entry.partner, entry.holder.machine
+                if isinstance(event, h.Written):
+                    entry.leaving = ""
                 self._actions.perform(
                     entry, entry.holder.handle(event, self._clock(), sender), partner
                 )

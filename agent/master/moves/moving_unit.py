@@ -22,6 +22,7 @@ class MovingUnit:
         "gathered",
         "gone",
         "holder",
+        "leaving",
         "movable",
         "move",
         "owned",
@@ -38,6 +39,8 @@ class MovingUnit:
         self.beginning = False
         # Whether it was no more when it was to be paused.
         self.gone = False
+        # The master that took it over, until that is on disk.
+        self.leaving = ""
         # Whether it was told that it may put out.
         self.owned = False
         # The epoch about which its operator was told that it waits.
@@ -67,7 +70,7 @@ class MovingUnit:
     def unknown(self) -> bool:
         """Whether nothing is known of the unit here, as before it was first asked for."""
         holder = self.holder
-        known = (holder.machine, holder.record, holder.epoch, holder.starting)
+        known = (holder.machine, holder.record, holder.epoch, holder.starting, self.leaving)
         return not any((*known, self.move, self.settling, self.beginning, self.gone, self.owned))
 
     def gathers(self, attempt: int, sender: str) -> bool:

@@ -323,21 +323,24 @@ class TopicPlane:
         if change and (not self._state.takes or self._push.topics.refusing):
             _answer(self._operator, origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
-        if isinstance(request, RemoveTopic) and (to := self._forgets(request.name)):
-            line = (
-                f"{request.name} lives at {to}; only the forwarding entry here was removed. "
-                f"To remove the topic: fleet topic remove {request.name} --iad {to}"
-            )
-            report = TopicReport(request.id, ok=True, message=line)
-            self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
-            return
-        if isinstance(request, RemoveTopic) and (to := self._bound_for(request.name)):
-            line = f"topic {request.name} is on its way to {to}; try again in a moment"
+        new = removed = ""
+        match request:
+            case CreateTopic(topic=topic) if topic.name not in self._topics:
+                new = topic.name
+            case RemoveTopic(name=removed) if to := self._forgets(removed):
+                line = (
+                    f"{removed} lives at {to}; only the forwarding entry here was removed. "
+                    f"To remove the topic: fleet topic remove {removed} --iad {to}"
+                )
+                report = TopicReport(request.id, ok=True, message=line)
+                self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
+                return
+        # One that leaves is gone from here before it is on disk where it lives.
+        if to := self._bound_for(new or removed):
+            line = f"topic {new or removed} is on its way to {to}; try again in a moment"
             _answer(self._operator, origin, TopicReport(request.id, ok=False, message=line))
             return
-        if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
-            self._new = request.topic.name
-        self._removed = request.name if isinstance(request, RemoveTopic) else ""
+        self._new, self._removed = new, removed
         self._handle(TopicAsked(origin, request))
         self._new = self._removed = ""
 

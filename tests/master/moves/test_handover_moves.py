@@ -164,6 +164,17 @@ def test_a_move_that_waits_for_a_standby_ends_once_that_has_taken_the_unit_over(
     assert not world.a.plane.moving(UNIT)
 
 
+def test_a_unit_is_on_its_way_until_it_is_on_disk_where_it_lives(world):
+    moves, disk = world.a.plane, world.a.disk
+    disk.write = lambda changes, then: disk.waiting.append((changes, then))
+    moves.lost(UNIT, 5, "c")
+    world.a.things.here.pop(UNIT, None)
+    assert (moves.bound_for(UNIT), moves.where(UNIT)) == ("c", None)
+    disk.done()
+    world.settle()
+    assert (moves.bound_for(UNIT), moves.where(UNIT)) == ("", "c")
+
+
 def test_a_move_that_waited_while_its_unit_was_taken_over_goes_on_when_it_has_come_back(world):
     world.a.plane.free = lambda _: False
     world.a.plane.begin(UNIT, "c", "plan")

@@ -42,9 +42,9 @@ def test_a_removed_topic_leaves_nothing(rig):
     rig.let_pass()
 
 
-def test_a_topic_on_its_way_is_not_removed(rig):
+def test_a_topic_on_its_way_is_neither_removed_nor_made_anew(rig):
     class Mover:
-        bound = "iad2"
+        bound = ""
 
         def bound_for(self, unit):
             return self.bound if unit.name == "notes" else ""
@@ -54,11 +54,19 @@ def test_a_topic_on_its_way_is_not_removed(rig):
 
     rig.topics.mover = Mover()
     rig.operate(CreateTopic("c", NOTES))
+    Mover.bound = "iad2"
     report = rig.operate(RemoveTopic("r", "notes"))
     line = "topic notes is on its way to iad2; try again in a moment"
     assert (report.ok, report.message) == (False, line)
+    assert rig.operate(CreateTopic("c", NOTES)).ok  # It is here still.
     Mover.bound = ""
     assert rig.operate(RemoveTopic("r", "notes")).ok
+    # It is here no more, and not on disk yet where it went.
+    Mover.bound = "iad2"
+    report = rig.operate(CreateTopic("c", NOTES))
+    assert (report.ok, report.message) == (False, line)
+    Mover.bound = ""
+    assert rig.operate(CreateTopic("c", NOTES)).ok
 
 
 def test_a_processor_is_enabled_again(rig):
