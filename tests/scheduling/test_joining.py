@@ -16,7 +16,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.queries.scheduler import AGAIN_S
-from agent.scheduling.tasks.joining import JOINING_S, SHARE
+from agent.scheduling.tasks.joining import FIRST_NODE_S, JOINING_S, SHARE
 from agent.scheduling.tasks.planner import TaskPlanner
 from agent.scheduling.watches.events import (
     AskRound,
@@ -121,6 +121,17 @@ def test_an_area_that_nobody_comes_for_has_no_node_only_once_none_may_come():
     late(rig, 3.0 + JOINING_S)
     [gap] = rig.results[1].missing
     assert (gap.reason, gap.message) == ("no_node", "")
+
+
+def test_a_master_whose_nodes_live_elsewhere_keeps_nobody_waiting():
+    """As one that was drained and restarted: no node joins it."""
+    rig = TaskRig(started_s=0.0)
+    rig.ask(1, ("b1/f4",), now=FIRST_NODE_S - 0.1, timeout_ms=3_600_000.0)
+    assert not rig.results
+    rig.ask(2, ("b1/f4",), now=FIRST_NODE_S, timeout_ms=3_600_000.0)
+    [result] = rig.results
+    assert [gap.reason for gap in result.missing] == ["no_node"]
+    assert not rig.scheduler.joining(("b1/f4",), FIRST_NODE_S)
 
 
 @pytest.mark.parametrize("asked", [("b1",), ("b1/f4",), ("b1/f4/r2", "b1/f4")])

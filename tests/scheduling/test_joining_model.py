@@ -13,7 +13,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.scheduling.tasks.joining import JOINING_S
+from agent.scheduling.tasks.joining import FIRST_NODE_S, JOINING_S
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
@@ -107,7 +107,8 @@ class JoiningMachine(RuleBasedStateMachine):
             lacking = [w for w in wanted if not any(covers(w, a) for a in there)]
             # What is not with the nodes, running or queued, waits for some that may come.
             if not dispatched and not any(s.queued for s in self.scheduler.node_statuses()):
-                since = self.started if there else self.came[name]
+                first = not there and self.came[name] < self.started + FIRST_NODE_S
+                since = self.came[name] if first else self.started
                 assert lacking
                 assert self.now < since + JOINING_S
 

@@ -15,6 +15,9 @@ from agent.wire.principals import Sender
 # Running nodes say hello within a second or two of their master's start; nodes that start with it,
 # once they have opened their history.
 JOINING_S: Final = 10.0
+# While a new IAD is set up its first node may come that long after its master's start. Later a
+# master without nodes has none: they live elsewhere now.
+FIRST_NODE_S: Final = 60.0
 # Share of a task's time that it may wait for more nodes if some could serve it at once.
 SHARE: Final = 0.5
 
@@ -89,8 +92,8 @@ class Joining:
     """Tasks that wait for nodes, and until when.
 
     Nodes may join for `JOINING_S` after the master's start at `started_s`; None: all are there from
-    the beginning. If no node has ever joined, each task waits that long. `known`: the nodes, some
-    of which are expected.
+    the beginning. If no node has ever joined, each task that arrives within `FIRST_NODE_S` waits
+    that long. `known`: the nodes, some of which are expected.
     """
 
     def __init__(self, started_s: float | None, known: KnownNodes) -> None:
@@ -118,7 +121,8 @@ class Joining:
         """Until when a task that arrived at `since_s` may wait, with this many nodes known."""
         if self._started_s is None:
             return since_s
-        return (self._started_s if nodes else since_s) + JOINING_S
+        first = not nodes and since_s < self._started_s + FIRST_NODE_S
+        return (since_s if first else self._started_s) + JOINING_S
 
     def wait(self, entry: TaskEntry, sender: Sender, lacking: Lacking, nodes: int) -> None:
         """Hold a task until `remove`, or until it is due."""
