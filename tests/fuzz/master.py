@@ -9,7 +9,6 @@ from unittest import mock
 
 import msgspec
 
-from agent.master import master as masters
 from agent.master.requests.peers import Peers
 from agent.net.message_socket import MessageSocket
 from agent.wire import messages as m
@@ -21,7 +20,7 @@ from agent.wire.master_config import MasterConfig
 from agent.wire.overlay_links import OverlayFrame, OverlayHello
 from agent.wire.principals import Sender
 from tests.fuzz.frames import Heard
-from tests.fuzz.sockets import NODES, OPERATOR, PUBLIC, Nowhere, Router, hear
+from tests.fuzz.sockets import NODES, OPERATOR, PUBLIC, hear, open_master
 
 IADS: Final = ("iad1", "iad2", "iad3")
 CONFIG: Final = """
@@ -81,17 +80,9 @@ class MasterTargets:
         )
         for each in self._connected:
             each.start()
-        with (
-            mock.patch.object(masters, "SecureSockets", Nowhere),
-            mock.patch.object(masters, "operator_log", return_value=self._said),
-        ):
-            self.master = masters.Master(config, folder, run="fuzz", clock=lambda: self.now)
-        self.public, self.nodes, self.operator = Router(), Router(), Router()
-        self.reactor = self.master._reactor
-        self.master._public._router = self.public
-        self.master._public.turns._router = self.public
-        self.master._operator._router = self.operator
-        self.master._task_plane._nodes = self.nodes
+        self._driven = open_master(config, folder, "fuzz", lambda: self.now, self._said)
+        self.master, self.public = self._driven.master, self._driven.public
+        self.nodes, self.operator = self._driven.nodes, self._driven.operator
         self.links = self.master._push._links
         self.live: list[Any] = []
         self.frames = 0
@@ -177,15 +168,9 @@ class MasterTargets:
     def turn(self) -> None:
         """Time passes; what is due is done."""
         self.now += TURN_S
-        reactor = self.reactor
         self.frames += 1
         if self.frames % EACH == 0:
-            for source, _ in reactor._poller.poll(0):
-                if source in reactor._turns:
-                    reactor._turns[source]()
-            reactor.changed()
-            if self.now >= reactor._next_due():
-                reactor._tick(self.now)
+            self._driven.turn(self.now)
         for router, decoder in ((self.public, PUBLIC), (self.operator, OPERATOR)):
             for _, reply in router.sent:
                 decoder.decode(reply)

@@ -1,17 +1,24 @@
-"""What stands in place of sockets: frames go in by hand, and what is sent is kept."""
+"""What stands in place of sockets: frames go in by hand, and what is sent is kept. A master that is
+opened without sockets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import zmq
+from msgspec import Struct
 
+from agent.master import master as masters
 from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import Unsent
 from agent.wire import node_messages as nm
 from agent.wire import unions as u
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder
+from agent.wire.master_config import MasterConfig
 from agent.wire.principals import Sender
 from tests.fuzz.frames import Heard
 
@@ -74,3 +81,42 @@ def hear(socket: MessageSocket[Any], frame: bytes) -> None:
     waiting = [zmq.Frame(frame)]
     socket._receive = lambda: waiting.pop() if waiting else None  # type: ignore[method-assign]
     socket._turn()
+
+
+class Driven(Struct):
+    """A master whose sockets are these, and whose turns come by hand."""
+
+    master: masters.Master
+    public: Router
+    nodes: Router
+    operator: Router
+
+    def turn(self, now: float) -> None:
+        """What is readable is read, and what is due is done."""
+        reactor = self.master._reactor
+        for source, _ in reactor._poller.poll(0):
+            if source in reactor._turns:
+                reactor._turns[source]()
+        reactor.changed()
+        if now >= reactor._next_due():
+            reactor._tick(now)
+
+
+def open_master(
+    config: MasterConfig,
+    folder: Path,
+    run: str,
+    clock: Callable[[], float],
+    said: Callable[[str], None],
+) -> Driven:
+    """A master with `Router` in place of its sockets, which tells its operator by `said`."""
+    with (
+        mock.patch.object(masters, "SecureSockets", Nowhere),
+        mock.patch.object(masters, "operator_log", return_value=said),
+    ):
+        master = masters.Master(config, folder, run=run, clock=clock)
+    driven = Driven(master, Router(), Router(), Router())
+    master._public._router = master._public.turns._router = driven.public  # type: ignore[assignment]
+    master._operator._router = driven.operator  # type: ignore[assignment]
+    master._task_plane._nodes = driven.nodes  # type: ignore[assignment]
+    return driven

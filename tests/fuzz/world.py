@@ -1,74 +1,29 @@
 """Three masters of a pool, overlay and market, their registration service, nodes and clients in one
 process, joined by channels that keep order. Whatever is sent passes a channel, where it may be
-changed; `World.step` delivers one frame."""
+changed; `World.step` delivers one frame. Masters may stop for a while or be restarted, and what is
+between two parties may be cut."""
 
 from __future__ import annotations
 
 import random
-from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 import msgspec
+import zmq
 
 from agent.directory.server import Server
-from agent.master import master as masters
 from agent.net.message_socket import MessageSocket
-from agent.scheduling.buckets import buckets_of
-from agent.wire import messages as m
-from agent.wire import node_messages as nm
-from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED, Message
-from agent.wire.codec import WireError, encode
-from agent.wire.derived import Derived, DerivedTaken
+from agent.wire.base import Message
+from agent.wire.codec import encode
 from agent.wire.drs_config import DrsConfig
-from agent.wire.master_config import MasterConfig
-from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.principals import Sender
-from tests.fuzz.sockets import NODES, OPERATOR, PUBLIC, Nowhere, Router, hear
+from tests.fuzz.parties import IADS, Deliver, Node, PoolMaster
+from tests.fuzz.sockets import PUBLIC, Router, hear
 
-IADS: Final = ("iad1", "iad2", "iad3")
-CONFIG: Final = """
-[iad]
-name = "{iad}"
-[sockets]
-public = "ipc://{folder}/{iad}/public"
-nodes = "ipc://{folder}/{iad}/nodes"
-operator = "ipc://{folder}/{iad}/operator"
-[records]
-directory = "records"
-rotate_bytes = 1_000_000
-keep_files = 2
-[state]
-path = "{state}"
-[processing]
-workers = 1
-[market]
-directories = ["ipc://{folder}/drs"]
-[[offers]]
-capability = "temperature"
-areas = ["{iad}"]
-[placement]
-every_s = 0.2
-drift = true
-bootstrap = {bootstrap}
-[overlay]
-vertex = "{iad}"
-links = [["iad1", "iad2"], ["iad1", "iad3"]]
-"""
-NEIGHBOUR: Final = """
-[[overlay.neighbour]]
-iad = "{iad}"
-vertex = "{iad}"
-cluster = 0
-address = "{address}"
-"""
-MEMBER: Final = '[[pool]]\niad = "{iad}"\naddress = "{address}"\nareas = ["{iad}"]\n'
-OLD: Final = ("bad", "far")
-"""Nodes that make no buckets."""
-TEMPERATURE: Final = 20.5
 STEP_S: Final = 0.005
 """Between two frames; heartbeats are due every second."""
 EACH: Final = 8
@@ -76,206 +31,8 @@ EACH: Final = 8
 CROWD: Final = 6
 """Of so many frames that wait, one more arrives in each step."""
 
-Deliver = Callable[[bytes], None]
 Tamper = Callable[[str, bytes], list[bytes]]
 """(name of a channel, a frame) → the frames that arrive instead."""
-
-
-class Node:
-    """An edge node that answers at once; its readings are all the same."""
-
-    def __init__(
-        self, world: World, name: str, iad: str, masters: tuple[str, ...], areas: tuple[str, ...]
-    ) -> None:
-        self.name, self.iad = name, iad
-        self._masters = masters
-        self._world = world
-        self._areas = areas
-        self._events = 0
-        self._waiting: dict[int, nm.NodeEvent] = {}
-        self.raised: list[int] = []  # when, in milliseconds since 1970
-        self.hello()
-
-    def hello(self) -> None:
-        """Introduce itself."""
-        self._send(
-            nm.Hello(
-                self.name,
-                f"boot-{self.name}",
-                f"history-{self.name}",
-                self._areas,
-                ("temperature",),
-                2,
-                "1.0",
-                masters=self._masters,
-                takes_derived=True,
-                makes_buckets=self.name not in OLD,
-            )
-        )
-
-    def beat(self) -> None:
-        """Say that it lives, and what it still has to say."""
-        self._send(nm.Heartbeat(f"boot-{self.name}"))
-        self._tell_events()
-
-    def raise_event(self, wall_ms: int) -> None:
-        """Something happens."""
-        self._events += 1
-        kind = TRIGGER_RAISED if self._events % 2 else TRIGGER_CLEARED
-        if kind == TRIGGER_RAISED:
-            self.raised.append(wall_ms)
-        event = nm.NodeEvent(
-            self._events,
-            kind,
-            wall_ms,
-            True,
-            channel="temperature",
-            trigger="hot",
-            areas=self._areas,
-        )
-        self._waiting[self._events] = event
-        self._tell_events()
-
-    def _tell_events(self) -> None:
-        if self._waiting:
-            some = tuple(self._waiting.values())[:16]
-            oldest = min(self._waiting)
-            boot, history = f"boot-{self.name}", f"history-{self.name}"
-            self._send(nm.NodeEvents(boot, history, some, oldest=oldest))
-
-    def take(self, frame: bytes) -> None:
-        """What a master says."""
-        try:
-            message, _ = NODES.decode(frame)
-        except WireError:
-            return
-        match message:
-            case nm.Subtask():
-                self._send(self._result(message))
-            case nm.HelloWanted():
-                self.hello()
-            case nm.EventsTaken():
-                for sequence in message.sequences:
-                    self._waiting.pop(sequence, None)
-            case nm.HomeMoved() if message.master in IADS:
-                self._send(nm.Goodbye(f"boot-{self.name}", self.name))
-                self.iad = message.master
-                self.hello()
-            case nm.SetPods():
-                self._send(nm.PodsSet(f"boot-{self.name}", message.count))
-            case Derived():
-                last = message.values[-1].position
-                self._send(DerivedTaken(f"boot-{self.name}", message.source, last))
-
-    def _result(self, subtask: nm.Subtask) -> nm.SubtaskResult:
-        start_ms, end_ms = subtask.window.bounds_ms(self._world.wall_ms)
-        times = [t for t in range(end_ms - 5_000, end_ms, 1_000) if t >= max(start_ms, 0)]
-        if not times:
-            return nm.SubtaskResult(subtask.id, "no_data", 0.0, 1.0)
-        form: dict[str, Any] = {}
-        values = Float32Column.of(array("f", [TEMPERATURE] * len(times)))
-        series = m.Series(Int64Column.of(times), {"temperature": values})
-        if subtask.form == "series":
-            form["series"] = series
-        elif subtask.form == "aggregate":
-            one = m.ChannelAggregate(
-                len(times), *[TEMPERATURE] * 3, last=TEMPERATURE, last_ms=times[-1]
-            )
-            form["aggregate"] = m.Aggregate(times[0], times[-1], {"temperature": one})
-        else:
-            try:
-                form["buckets"] = buckets_of(series, subtask.window, subtask.bucket_ms)
-            except ValueError:  # the window is another master's lie
-                return nm.SubtaskResult(subtask.id, "no_data", 0.0, 1.0)
-        return nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, **form)
-
-    def _send(self, message: Message) -> None:
-        world, name, iad = self._world, self.name, self.iad
-        take: Deliver = lambda frame: world.masters[iad].from_node(name, frame)  # noqa: E731
-        world.put(f"{name}>{iad}", encode(message), take)
-
-
-class PoolMaster:
-    """One of the masters."""
-
-    def __init__(self, world: World, iad: str) -> None:
-        self.iad = iad
-        self._world = world
-        self.lines: list[str] = []
-        others = [each for each in IADS if each != iad]
-        bootstrap = [world.address("iad1")] if world.finds else []
-        state = "state.sqlite" if world.durable else ""
-        text = CONFIG.format(iad=iad, folder=world.folder, bootstrap=bootstrap, state=state)
-        neighbours = others if iad == "iad1" else ["iad1"]
-        text += "".join(
-            NEIGHBOUR.format(iad=each, address=world.address(each)) for each in neighbours
-        )
-        pool = IADS if not world.finds else [each for each in IADS if each in (iad, "iad1")]
-        text += "".join(MEMBER.format(iad=each, address=world.address(each)) for each in pool)
-        config = msgspec.toml.decode(text, type=MasterConfig)
-        (world.folder / iad).mkdir(exist_ok=True)
-        with (
-            mock.patch.object(masters, "SecureSockets", Nowhere),
-            mock.patch.object(masters, "operator_log", return_value=self._said),
-        ):
-            self.master = masters.Master(
-                config, world.folder / iad, run=f"{iad}-{world.restarts}", clock=lambda: world.now
-            )
-        self.public, self.nodes, self.operator = Router(), Router(), Router()
-        self.master._public._router = self.public
-        self.master._public.turns._router = self.public
-        self.master._operator._router = self.operator
-        self.master._task_plane._nodes = self.nodes
-
-    def _said(self, text: str) -> None:
-        self.lines.append(text)
-        del self.lines[:-50]
-
-    def links(self) -> list[tuple[MessageSocket[Any], str]]:
-        """Each connection to others, and what it is for."""
-        found: list[tuple[MessageSocket[Any], str]] = []
-        for name, link in self.master._peers._links.items():
-            if (iad := self._world.iad_at(link.address)) is not None:
-                sockets = filter(None, (link.socket, link.following))
-                found.extend((socket, f"{iad} peers {name}") for socket in sockets)
-        for iad, overlay in self.master._push._links._by_iad.items():
-            found += [(overlay.socket, f"{iad} overlay {iad}")]
-        directory = self.master._trade.directory
-        assert directory is not None
-        return found + [(socket, "drs") for socket in directory._sockets]
-
-    def from_node(self, name: str, frame: bytes) -> None:
-        """A node's frame."""
-        self.nodes.waiting, self.nodes.from_ = (name.encode(), frame), Sender("node", name)
-        self.master._task_plane._node_turn()
-        self.nodes.waiting = None
-
-    def from_public(self, identity: bytes, sender: Sender, frame: bytes) -> None:
-        """A frame of somebody at the public socket."""
-        self.master._public._serve(identity, frame, sender)
-
-    def ask(self, message: Message) -> Message:
-        """What the operator asks, and is told."""
-        self.operator.sent.clear()
-        self.master._operator._take(b"operator", encode(message), Sender("operator", "ops"))
-        for _ in range(10_000):
-            if self.operator.sent:
-                break
-            self._world.step()
-        replies = [OPERATOR.decode(frame)[0] for _, frame in self.operator.sent]
-        self.operator.sent.clear()
-        assert replies, message
-        return replies[0]
-
-    def tick(self) -> None:
-        """What is due is done."""
-        reactor = self.master._reactor
-        for source, _ in reactor._poller.poll(0):
-            if source in reactor._turns:
-                reactor._turns[source]()
-        reactor.changed()
-        if self._world.now >= reactor._next_due():
-            reactor._tick(self._world.now)
 
 
 class World:
@@ -293,10 +50,15 @@ class World:
         self._draw = draw
         self._tamper = tamper
         self._channels: dict[str, deque[tuple[bytes, Deliver]]] = {}
-        self._steps = 0
+        self.steps = 0
+        # Until which step: of two parties, and of one.
+        self._cut: dict[frozenset[str], int] = {}
+        self._frozen: dict[str, int] = {}
+        # How often two parties were cut off from each other: each time is another connection.
+        self._connection: Counter[frozenset[str]] = Counter()
         self.heard: dict[str, list[Message]] = {}
         self._patches = [
-            mock.patch.object(MessageSocket, "connected", True),
+            mock.patch.object(MessageSocket, "connected", property(self._connected)),
             mock.patch.object(MessageSocket, "send_frame", _sender(self)),
             mock.patch("time.time", self._wall_s),
         ]
@@ -331,7 +93,9 @@ class World:
     # --- frames ---------------------------------------------------------------------------------
 
     def put(self, channel: str, frame: bytes, deliver: Deliver) -> None:
-        """Send a frame by a channel."""
+        """Send a frame by a channel, unless it is cut."""
+        if self._is_cut(_ends(channel)):
+            return
         queue = self._channels.setdefault(channel, deque())
         queue.extend((each, deliver) for each in self._tamper(channel, frame))
 
@@ -344,21 +108,31 @@ class World:
         return f"ipc://{self.folder}/{iad}/public"
 
     def sent(self, socket: MessageSocket[Any], frame: bytes) -> None:
-        """A master sent this by its connection to another process."""
+        """A master sends this by its connection to another process."""
+        if not self._connected(socket):
+            raise zmq.Again
         self._unsent.append((socket, frame))
+
+    def _connected(self, socket: MessageSocket[Any]) -> bool:
+        found = self._link(socket) if self._cut else None
+        return found is None or not self._is_cut(_ends(">".join(found)))
+
+    def _link(self, socket: MessageSocket[Any]) -> tuple[str, str] | None:
+        """Whose connection it is, and to whom; None if it was closed meanwhile."""
+        if socket not in self._links:
+            self._links = {
+                each: (iad, to)
+                for iad, master in self.masters.items()
+                for each, to in master.links()
+            }
+        return self._links.get(socket)
 
     def _route(self) -> None:
         """Put what was sent by masters and service into channels."""
         sent, self._unsent = self._unsent, []
         for socket, frame in sent:
-            if socket not in self._links:
-                self._links = {
-                    each: (iad, to)
-                    for iad, master in self.masters.items()
-                    for each, to in master.links()
-                }
-            if socket in self._links:  # else it was closed meanwhile
-                self._route_one(*self._links[socket], frame)
+            if (link := self._link(socket)) is not None:
+                self._route_one(*link, frame)
         for iad, master in self.masters.items():
             for identity, frame in _taken(master.public):
                 self._reply(iad, identity.decode(), frame)
@@ -381,17 +155,20 @@ class World:
             take: Deliver = lambda frame: self.directory._take(iad.encode(), frame, sender)  # noqa: E731
         else:
             master, _, link = to.partition(" ")
-            identity = f"{iad} {link}".encode()
+            number = self._connection[frozenset((iad, master))]
+            identity = f"{iad} {link} {number}".encode()
             take = lambda frame: self.masters[master].from_public(identity, sender, frame)  # noqa: E731
         self.put(f"{iad}>{to}", frame, take)
 
     def _reply(self, iad: str, identity: str, frame: bytes) -> None:
-        to, _, link = identity.partition(" ")
+        to, *link = identity.split(" ")
         if to not in self.masters:
             self.heard.setdefault(to, []).append(PUBLIC.decode(frame)[0])
             return
         master = self.masters[to].master
-        kind, _, name = link.partition(" ")
+        kind, name, number = link
+        if int(number) != self._connection[frozenset((iad, to))]:
+            return  # by a connection that is gone
         links: Any = master._peers._links if kind == "peers" else master._push._links._by_iad
         if name in links:
             socket = links[name].socket
@@ -408,33 +185,72 @@ class World:
         then."""
         self.now += STEP_S
         self.wall_ms += round(STEP_S * 1e3)
-        self._steps += 1
+        self.steps += 1
         self._route()
-        waiting = sum(map(len, self._channels.values()))
+        waiting = sum(len(self._channels[each]) for each in self._full())
         for _ in range(min(waiting, 1 + waiting // CROWD)):
-            full = [each for each, queue in self._channels.items() if queue]
+            if not (full := self._full()):
+                break
             frame, deliver = self._channels[self._draw.choice(full)].popleft()
             deliver(frame)
-        if self._steps % EACH == 0 or not waiting:
-            for master in self.masters.values():
-                master.tick()
+        if self.steps % EACH == 0 or not waiting:
+            for iad, master in self.masters.items():
+                if not self.is_frozen(iad):
+                    master.tick()
             reactor = self.directory._reactor
             reactor.changed()
             if self.now >= reactor._next_due():
                 reactor._tick(self.now)
-        if self._steps % 200 == 0:
+        if self.steps % 200 == 0:
             for node in self.nodes.values():
                 node.beat()
         self._route()
+
+    def _full(self) -> list[str]:
+        return [
+            each
+            for each, queue in self._channels.items()
+            if queue and not self.is_frozen(_receiver(each))
+        ]
+
+    # --- outages --------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str, steps: int) -> None:
+        """For so many steps nothing passes between two parties, and what is on its way is lost, as
+        when a connection is reset; then there is another one."""
+        ends = frozenset((one, other))
+        self._route()
+        self._cut[ends] = self.steps + steps
+        self._connection[ends] += 1
+        for channel, queue in self._channels.items():
+            if _ends(channel) == ends:
+                queue.clear()
+
+    def freeze(self, iad: str, steps: int) -> None:
+        """For so many steps a master gets no processor; what is sent to it waits."""
+        self._frozen[iad] = self.steps + steps
+
+    def is_frozen(self, party: str) -> bool:
+        """Whether it gets no processor now."""
+        return self._frozen.get(party, 0) > self.steps
+
+    def _is_cut(self, ends: frozenset[str]) -> bool:
+        return self._cut.get(ends, 0) > self.steps
+
+    def end_outages(self) -> None:
+        """All go on, and reach each other."""
+        self._cut.clear()
+        self._frozen.clear()
 
     def restart(self, iad: str) -> None:
         """End a master, and start it with what it has on disk; what was under way to it and from
         it is lost."""
         self._route()
         self.masters[iad].master.close()
+        self._frozen.pop(iad, None)
         self.restarts += 1
         for channel, queue in self._channels.items():
-            if channel.startswith(f"{iad}>") or f">{iad}" in channel:
+            if iad in _ends(channel):
                 queue.clear()
         self._unsent = []
         self.masters[iad] = PoolMaster(self, iad)
@@ -451,6 +267,15 @@ class World:
         self.directory.close()
         for patch in self._patches:
             patch.stop()
+
+
+def _ends(channel: str) -> frozenset[str]:
+    """The two parties of a channel: `iad1>iad2 peers iad2`."""
+    return frozenset((channel.partition(">")[0], _receiver(channel)))
+
+
+def _receiver(channel: str) -> str:
+    return channel.partition(">")[2].partition(" ")[0]
 
 
 def _taken(router: Router) -> list[tuple[bytes, bytes]]:
