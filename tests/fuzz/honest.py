@@ -37,6 +37,9 @@ HONEST_AREA: Final = "iad1/good"
 class Script:
     """What honest parties do meanwhile, at random."""
 
+    homes: tuple[str, ...] = ("node/roam", "client/app/s1", "client/app/s2")
+    """Those that the operator moves."""
+
     def __init__(self, world: World, seed: str) -> None:
         self._world = world
         self._draw = random.Random(seed)
@@ -172,7 +175,7 @@ class Script:
         draw = self._draw
         units: list[tuple[UnitKind, str]] = [("processor", each) for each in TOPICS]
         units += [("processor", each) for each in self._clones[-3:]]
-        units += [("home", each) for each in ("node/roam", "client/app/s1", "client/app/s2")]
+        units += [("home", each) for each in self.homes]
         kind, name = draw.choice(units)
         to, unit = draw.choice(IADS), UnitName(kind, name)
         move = MoveUnit("m", kind, name, to)
@@ -224,15 +227,18 @@ class Script:
 
 class Pair:
     """Two honest clients of the first master: one publishes to a topic that lives there for good,
-    the other wants that and each alert of the honest node, and acknowledges what it gets."""
+    the other wants that and each alert of the honest node, and acknowledges what it gets. With
+    `moves` its subscription may be moved to any master; it follows."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, moves: bool = False) -> None:
         self._world = world
         self._replies = world.heard.setdefault("publisher", [])
         self._heard = world.heard.setdefault("subscriber", [])
         self._published = self._accepted = 0
         self._restarts = 0
         self._position = 0
+        self._home = "iad1"
+        self._masters = tuple(p.GivenMaster(world.address(each)) for each in IADS if moves)
         self._alerts: list[int] = []
         self._outputs: list[int] = []
         world.masters["iad1"].ask(t.CreateTopic("c", t.Topic("own")))
@@ -260,28 +266,38 @@ class Pair:
         wanted = (
             f'topic = "own" and kind = "output" or kind = "raised" and area under "{HONEST_AREA}"'
         )
-        self._say(p.Subscribe("s", wanted, durable=True, after=after))
+        self._say(p.Subscribe("s", wanted, durable=True, after=after, masters=self._masters))
 
     def _say(self, message: Message) -> None:
-        self._world.ask("subscriber", "iad1", message)
+        self._world.ask("subscriber", self._home, message)
 
     def _read(self) -> None:
-        for message in _taken(self._replies):
-            if isinstance(message, t.Published) and message.state == "accepted":
-                self._accepted = max(self._accepted, message.sequence or 0)
-        for message in _taken(self._heard):
+        for _, reply in _taken(self._replies):
+            if isinstance(reply, t.Published) and reply.state == "accepted":
+                self._accepted = max(self._accepted, reply.sequence or 0)
+        lives = True
+        for iad, message in _taken(self._heard):
             assert not isinstance(message, p.Gap), message
-            if isinstance(message, p.Notified) and message.position == self._position + 1:
-                self._position += 1
-                self._say(p.AcknowledgeNotifications("s", self._position))
-                told = message.notification
-                if "n" in told.attributes:
-                    self._outputs.append(int(told.attributes["n"]))  # type: ignore[arg-type]
-                elif told.origin.publisher == "iad1":  # others may say what they like
-                    self._alerts.append(told.time_ms)
-        if self._restarts != self._world.restarts:
+            match message:
+                case p.Notified(position=position) if position == self._position + 1:
+                    self._take(message)
+                case p.Subscribed(state="open" | "cancelled"):
+                    pass
+                case p.Subscribed(master=master) if iad == self._home:
+                    lives = False
+                    self._home = self._world.iad_at(master) or iad
+        if not lives or self._restarts != self._world.restarts:
             self._restarts = self._world.restarts
             self._subscribe(self._position)
+
+    def _take(self, notified: p.Notified) -> None:
+        self._position += 1
+        self._say(p.AcknowledgeNotifications("s", self._position))
+        told = notified.notification
+        if "n" in told.attributes:
+            self._outputs.append(int(told.attributes["n"]))  # type: ignore[arg-type]
+        elif told.origin.publisher == "iad1":  # others may say what they like
+            self._alerts.append(told.time_ms)
 
     def is_served(self) -> None:
         """Everything came, each once."""
@@ -304,7 +320,7 @@ def _differences(got: list[int], wanted: list[int]) -> str:
     return f"lost {[*lost]}, too often {[*more]}"
 
 
-def _taken(messages: list[Message]) -> list[Message]:
+def _taken(messages: list[tuple[str, Message]]) -> list[tuple[str, Message]]:
     came, messages[:] = messages[:], []
     return came
 
@@ -323,7 +339,7 @@ def serves(world: World) -> None:
             if heard:
                 break
             world.step()
-        [answer] = heard
+        [(_, answer)] = heard
         assert isinstance(answer, m.Answer), answer
         assert answer.status == "complete", answer
         (result,) = answer.results

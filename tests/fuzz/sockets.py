@@ -24,6 +24,7 @@ from tests.fuzz.frames import Heard
 
 PUBLIC: Final = Decoder[Any](u.PublicReply, MAX_RESULT_BYTES)
 OPERATOR: Final = Decoder[Any](u.OperatorReply, MAX_RESULT_BYTES)
+KEPT: Final = 4_096  # of what was sent, if nobody takes it
 NODES: Final = Decoder[Any](nm.MasterMessage)
 
 
@@ -62,7 +63,7 @@ class Router:
     def send(self, identity: bytes, payload: bytes | bytearray, payer: object = None) -> bool:
         """Keep a reply."""
         self.sent.append((identity, bytes(payload)))
-        del self.sent[:-64]
+        del self.sent[:-KEPT]
         self.hears(identity).take(bytes(payload))
         return True
 

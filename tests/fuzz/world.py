@@ -56,7 +56,8 @@ class World:
         self._frozen: dict[str, int] = {}
         # How often two parties were cut off from each other: each time is another connection.
         self._connection: Counter[frozenset[str]] = Counter()
-        self.heard: dict[str, list[Message]] = {}
+        self.heard: dict[str, list[tuple[str, Message]]] = {}
+        """By client, and each with the master that said it."""
         self._patches = [
             mock.patch.object(MessageSocket, "connected", property(self._connected)),
             mock.patch.object(MessageSocket, "send_frame", _sender(self)),
@@ -163,7 +164,7 @@ class World:
     def _reply(self, iad: str, identity: str, frame: bytes) -> None:
         to, *link = identity.split(" ")
         if to not in self.masters:
-            self.heard.setdefault(to, []).append(PUBLIC.decode(frame)[0])
+            self.heard.setdefault(to, []).append((iad, PUBLIC.decode(frame)[0]))
             return
         master = self.masters[to].master
         kind, name, number = link
