@@ -78,7 +78,7 @@ test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
 
-fuzz: $(DONE)/dev $(DONE)/core $(DONE)/core-debug ## Send mutated frames to every socket, lies within conversations, and hostile connections (FRAMES=10000000 HISTORIES=100 CONNECTIONS=20000; SEED=text)
+fuzz: $(DONE)/dev $(DONE)/core $(DONE)/core-debug ## Send mutated frames to every socket, lies within conversations, outages, and hostile connections (FRAMES=10000000 HISTORIES=100 CONNECTIONS=20000; SEED=text)
 	@PYTHONPATH=build/debug:. $(BIN)/python -m tests.fuzz --frames $(or $(FRAMES),1000000) --histories $(or $(HISTORIES),20) --connections $(or $(CONNECTIONS),2000) --seed '$(or $(SEED),1)'
 
 chaos: $(DONE)/dev $(DONE)/core ## Set up, then hurt fleets at random (15 seconds each; HISTORIES=1000 SEED=1 ARGS='--jobs 4')

@@ -1,6 +1,6 @@
 """`make fuzz`: mutated frames at every socket, then parties that lie within their conversations,
-then hostile connections to each socket. It ends at the first that one did not survive, with its
-bytes in hexadecimal; the same seed sends the same, but for liars."""
+outages of masters and connections, and hostile connections to each socket. It ends at the first
+that one did not survive; the same seed sends the same, but for liars and outages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import argparse
 import resource
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz import byzantine, connections
+from tests.fuzz import byzantine, connections, outages
 from tests.fuzz.campaign import Finding, run
 from tests.fuzz.fleets import FLEETS
 
-# Of honest parties, in each history.
+# Of honest parties, in each history with lies; half as many with outages.
 ACTIONS: Final = 800
+History = Callable[[Path, int, str], int]
 
 
 def main() -> int:
@@ -27,7 +29,7 @@ def main() -> int:
         "--connections", type=int, default=2_000, help="how many to each fleet (CONNECTIONS=N)"
     )
     parser.add_argument(
-        "--histories", type=int, default=20, help="with parties that lie (HISTORIES=N)"
+        "--histories", type=int, default=20, help="with lies, and with outages (HISTORIES=N)"
     )
     parser.add_argument("--seed", default="1", help="of which series (SEED=text)")
     wanted = parser.parse_args()
@@ -48,24 +50,26 @@ def main() -> int:
     )
     for name, took_ms in sorted(report.longest_ms.items(), key=lambda each: -each[1]):
         sys.stdout.write(f"  {name}: the longest took {took_ms:.1f} ms of processor time\n")
-    return _lie(wanted.histories, wanted.seed) or _connect(wanted.connections, wanted.seed)
+    count, seed = wanted.histories, wanted.seed
+    return (
+        _histories(count, seed, byzantine.run, ACTIONS, "frames of parties that lie")
+        or _histories(count, seed, outages.run, ACTIONS // 2, "outages")
+        or _connect(wanted.connections, seed)
+    )
 
 
-def _lie(count: int, seed: str) -> int:
-    """So many histories with parties that lie; the exit status."""
-    changed = 0
+def _histories(count: int, seed: str, run: History, actions: int, what: str) -> int:
+    """So many histories of one kind; the exit status."""
+    did = 0
     for number in range(1, count + 1):
         with tempfile.TemporaryDirectory(prefix="fuzz") as folder:
             try:
-                changed += byzantine.run(Path(folder), ACTIONS, f"{seed} {number}")
+                did += run(Path(folder), actions, f"{seed} {number}")
             except Finding as finding:
                 sys.stderr.write(f"\n{finding}\n")
                 return 1
         sys.stderr.write(f"\r{number:,} histories")
-    sys.stdout.write(
-        f"\n{count:,} histories of seed {seed!r} with {changed:,} frames of parties that lie; no "
-        "finding\n"
-    )
+    sys.stdout.write(f"\n{count:,} histories of seed {seed!r} with {did:,} {what}; no finding\n")
     return 0
 
 

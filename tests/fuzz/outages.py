@@ -47,6 +47,7 @@ class Outages(Script):
     def __init__(self, world: World, seed: str, share: float = SHARE) -> None:
         super().__init__(world, seed)
         self._share = share
+        self.outages = 0
         self.asked: dict[str, str] = {}
         """The master that each query was sent to, without those that were lost with a master."""
 
@@ -57,6 +58,7 @@ class Outages(Script):
         super().act()
 
     def _outage(self) -> None:
+        self.outages += 1
         draw, world = self._draw, self._world
         kind, steps, one = draw.choice(OUTAGES), draw.choice(STEPS), draw.choice(IADS)
         match kind:
@@ -117,9 +119,9 @@ def statuses(world: World) -> Iterator[tuple[str, t.TopicStatus]]:
             yield iad, status
 
 
-def run(folder: Path, actions: int, seed: str, share: float = SHARE) -> World:
-    """So many actions of honest parties, before `share` of which there is an outage. Finding if a
-    process raises, or if afterwards something is not as it should be."""
+def run(folder: Path, actions: int, seed: str, share: float = SHARE) -> int:
+    """So many actions of honest parties, before `share` of which there is an outage; how many there
+    were. Finding if a process raises, or if afterwards something is not as it should be."""
     draw = random.Random(f"{seed} world")
     world = World(folder, draw, lambda _, frame: [frame])
     script = Outages(world, f"{seed} script", share)
@@ -143,7 +145,7 @@ def run(folder: Path, actions: int, seed: str, share: float = SHARE) -> World:
         ) from error
     finally:
         world.close()
-    return world
+    return script.outages
 
 
 def unanswered(world: World, script: Outages) -> Iterator[str]:
