@@ -1,5 +1,5 @@
 """What stands in place of sockets: frames go in by hand, and what is sent is kept. A master that is
-opened without sockets."""
+opened without sockets and threads."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from agent.wire import unions as u
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder
 from agent.wire.master_config import MasterConfig
 from agent.wire.principals import Sender
+from tests.fuzz.disk import Disk
 from tests.fuzz.frames import Heard
 
 PUBLIC: Final = Decoder[Any](u.PublicReply, MAX_RESULT_BYTES)
@@ -85,15 +86,17 @@ def hear(socket: MessageSocket[Any], frame: bytes) -> None:
 
 
 class Driven(Struct):
-    """A master whose sockets are these, and whose turns come by hand."""
+    """A master whose sockets and disk are these, and whose turns come by hand."""
 
     master: masters.Master
     public: Router
     nodes: Router
     operator: Router
+    disk: Disk
 
     def turn(self, now: float) -> None:
         """What is readable is read, and what is due is done."""
+        self.disk.work()
         reactor = self.master._reactor
         for source, _ in reactor._poller.poll(0):
             if source in reactor._turns:
@@ -111,12 +114,14 @@ def open_master(
     said: Callable[[str], None],
 ) -> Driven:
     """A master with `Router` in place of its sockets, which tells its operator by `said`."""
+    disk = Disk(clock)
     with (
+        mock.patch.object(masters, "DiskWriterThread", return_value=disk),
         mock.patch.object(masters, "SecureSockets", Nowhere),
         mock.patch.object(masters, "operator_log", return_value=said),
     ):
         master = masters.Master(config, folder, run=run, clock=clock)
-    driven = Driven(master, Router(), Router(), Router())
+    driven = Driven(master, Router(), Router(), Router(), disk)
     master._public._router = master._public.turns._router = driven.public  # type: ignore[assignment]
     master._operator._router = driven.operator  # type: ignore[assignment]
     master._task_plane._nodes = driven.nodes  # type: ignore[assignment]

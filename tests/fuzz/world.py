@@ -242,11 +242,19 @@ class World:
         """All go on, and reach each other."""
         self._cut.clear()
         self._frozen.clear()
+        for iad in self.masters:
+            self.slow_down(iad, 0.0)
 
-    def restart(self, iad: str) -> None:
+    def slow_down(self, iad: str, each_s: float) -> None:
+        """From now on a master's disk takes so long for each transaction."""
+        self.masters[iad].driven.disk.takes_s = each_s
+
+    def restart(self, iad: str, *, kill: bool = False) -> None:
         """End a master, and start it with what it has on disk; what was under way to it and from
-        it is lost."""
+        it is lost. With `kill` it ends without a word, and what waited for its disk is lost."""
         self._route()
+        if kill:
+            self.masters[iad].driven.disk.kill()
         self.masters[iad].master.close()
         self._frozen.pop(iad, None)
         self.restarts += 1
