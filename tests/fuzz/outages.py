@@ -1,6 +1,7 @@
 """Nobody lies, but masters get no processor for a while, are killed or restarted, their disks are
-slow, connections are cut, and clocks are set. Nothing raises; afterwards each thing is at one
-place, all masters agree on that, nothing is under way, and each query has had its one answer."""
+slow or full, connections are cut, and clocks are set. Nothing raises; afterwards each thing is at
+one place, all masters agree on that, nothing is under way, and each query has had its one answer.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ REST: Final = 16_000
 OVER: Final = ("settled", "aborted")
 OLD_MS: Final = 60_000
 """Of a move that should be over."""
-OUTAGES: Final = ("cut", "alone", "freeze", "clock", "restart", "kill", "disk")
-DISK_S: Final = (0.0, 0.05, 0.5, 2.0)
+OUTAGES: Final = ("cut", "alone", "freeze", "clock", "restart", "kill", "slow", "full")
+SLOW_S: Final = (0.0, 0.05, 0.5, 2.0)
 
 
 class Outages(Script):
@@ -72,8 +73,10 @@ class Outages(Script):
                 world.freeze(one, steps)
             case "clock":
                 world.wall_ms += draw.choice((-1, 1)) * draw.choice(CLOCK_MS)
-            case "disk":
-                world.slow_down(one, draw.choice(DISK_S))
+            case "slow":
+                world.slow_down(one, draw.choice(SLOW_S))
+            case "full":
+                world.fill(one, steps)
             case "restart" | "kill" if world.durable:
                 world.restart(one, kill=kind == "kill")
                 self.asked = {id_: iad for id_, iad in self.asked.items() if iad != one}

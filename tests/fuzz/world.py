@@ -6,6 +6,7 @@ between two parties may be cut."""
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import zmq
 
 from agent.directory.server import Server
 from agent.net.message_socket import MessageSocket
+from agent.runtime.sqlite import NamedConnection
 from agent.wire.base import Message
 from agent.wire.codec import encode
 from agent.wire.drs_config import DrsConfig
@@ -54,6 +56,7 @@ class World:
         # Until which step: of two parties, and of one.
         self._cut: dict[frozenset[str], int] = {}
         self._frozen: dict[str, int] = {}
+        self._full: dict[str, int] = {}
         # How often two parties were cut off from each other: each time is another connection.
         self._connection: Counter[frozenset[str]] = Counter()
         self.heard: dict[str, list[tuple[str, Message]]] = {}
@@ -62,6 +65,7 @@ class World:
             mock.patch.object(MessageSocket, "connected", property(self._connected)),
             mock.patch.object(MessageSocket, "send_frame", _sender(self)),
             mock.patch("time.time", self._wall_s),
+            mock.patch.object(NamedConnection, "require_there", _refusing(self)),
         ]
         for patch in self._patches:
             patch.start()
@@ -188,11 +192,11 @@ class World:
         self.wall_ms += round(STEP_S * 1e3)
         self.steps += 1
         self._route()
-        waiting = sum(len(self._channels[each]) for each in self._full())
+        waiting = sum(len(self._channels[each]) for each in self._queues())
         for _ in range(min(waiting, 1 + waiting // CROWD)):
-            if not (full := self._full()):
+            if not (queues := self._queues()):
                 break
-            frame, deliver = self._channels[self._draw.choice(full)].popleft()
+            frame, deliver = self._channels[self._draw.choice(queues)].popleft()
             deliver(frame)
         if self.steps % EACH == 0 or not waiting:
             for iad, master in self.masters.items():
@@ -207,7 +211,7 @@ class World:
                 node.beat()
         self._route()
 
-    def _full(self) -> list[str]:
+    def _queues(self) -> list[str]:
         return [
             each
             for each, queue in self._channels.items()
@@ -242,12 +246,24 @@ class World:
         """All go on, and reach each other."""
         self._cut.clear()
         self._frozen.clear()
+        self._full.clear()
         for iad in self.masters:
             self.slow_down(iad, 0.0)
 
     def slow_down(self, iad: str, each_s: float) -> None:
         """From now on a master's disk takes so long for each transaction."""
         self.masters[iad].driven.disk.takes_s = each_s
+
+    def fill(self, iad: str, steps: int) -> None:
+        """For so many steps a master's disk takes no transaction."""
+        self._full[iad] = self.steps + steps
+
+    def is_full(self, path: Path) -> bool:
+        """Whether the disk of this file takes nothing now."""
+        return any(
+            until > self.steps and path.is_relative_to(self.folder / iad)
+            for iad, until in self._full.items()
+        )
 
     def restart(self, iad: str, *, kill: bool = False) -> None:
         """End a master, and start it with what it has on disk; what was under way to it and from
@@ -257,6 +273,7 @@ class World:
             self.masters[iad].driven.disk.kill()
         self.masters[iad].master.close()
         self._frozen.pop(iad, None)
+        self._full.pop(iad, None)
         self.restarts += 1
         for channel, queue in self._channels.items():
             if iad in _ends(channel):
@@ -299,3 +316,11 @@ def _sender(world: World) -> Callable[..., None]:
         world.sent(socket, bytes(frame))
 
     return send_frame
+
+
+def _refusing(world: World) -> Callable[[NamedConnection], None]:
+    def require_there(connection: NamedConnection) -> None:
+        if world.is_full(Path(connection.path)):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    return require_there
