@@ -22,9 +22,8 @@ from agent.wire.placement import PlacementReport, ShowPlacement
 from tests.fuzz.campaign import Finding
 from tests.fuzz.honest import AGGREGATE, TOPICS, Pair, Script, serves
 from tests.fuzz.parties import IADS
-from tests.fuzz.world import World
+from tests.fuzz.world import DRS, World
 
-DRS: Final = "drs"
 PAIRS: Final = tuple(combinations((*IADS, DRS), 2))
 STEPS: Final = (20, 200, 800, 3_000)
 """Of an outage: a tenth of a second to fifteen."""
@@ -36,7 +35,17 @@ REST: Final = 16_000
 OVER: Final = ("settled", "aborted")
 OLD_MS: Final = 60_000
 """Of a move that should be over."""
-OUTAGES: Final = ("cut", "alone", "freeze", "clock", "restart", "kill", "slow", "full")
+OUTAGES: Final = (
+    "cut",
+    "alone",
+    "freeze",
+    "clock",
+    "restart",
+    "kill",
+    "registration",
+    "slow",
+    "full",
+)
 SLOW_S: Final = (0.0, 0.05, 0.5, 2.0)
 
 
@@ -70,7 +79,9 @@ class Outages(Script):
                 for other in {*IADS, DRS} - {one}:
                     world.cut(one, other, steps)
             case "freeze":
-                world.freeze(one, steps)
+                world.freeze(draw.choice((*IADS, DRS)), steps)
+            case "registration":
+                world.restart(DRS)
             case "clock":
                 world.wall_ms += draw.choice((-1, 1)) * draw.choice(CLOCK_MS)
             case "slow":
@@ -236,6 +247,8 @@ def _at_work(world: World, iad: str, live: dict[str, list[str]]) -> Iterator[str
             live[node.node].append(iad)
     if status.unreachable_iads:
         yield f"{iad} does not reach {status.unreachable_iads}"
+    if not status.registered:
+        yield f"{iad} is not registered"
     told = world.masters[iad].ask(ListMoves("l"))
     assert isinstance(told, MoveReport)
     begun_ms = world.wall_ms - OLD_MS

@@ -28,6 +28,7 @@ from tests.fuzz.sockets import PUBLIC, Router, hear
 
 STEP_S: Final = 0.005
 """Between two frames; heartbeats are due every second."""
+DRS: Final = "drs"
 EACH: Final = 8
 """Frames between two turns of timers."""
 CROWD: Final = 6
@@ -86,7 +87,7 @@ class World:
     def _open_directory(self) -> Server:
         self.router = Router()
         text = f'[sockets]\npublic = "ipc://{self.folder}/drs"\n'
-        (self.folder / "directory").mkdir()
+        (self.folder / "directory").mkdir(exist_ok=True)
         config = msgspec.toml.decode(text, type=DrsConfig)
         server = Server(config, self.folder / "directory", clock=lambda: self.now)
         server._router = self.router
@@ -202,10 +203,11 @@ class World:
             for iad, master in self.masters.items():
                 if not self.is_frozen(iad):
                     master.tick()
-            reactor = self.directory._reactor
-            reactor.changed()
-            if self.now >= reactor._next_due():
-                reactor._tick(self.now)
+            if not self.is_frozen(DRS):
+                reactor = self.directory._reactor
+                reactor.changed()
+                if self.now >= reactor._next_due():
+                    reactor._tick(self.now)
         if self.steps % 200 == 0:
             for node in self.nodes.values():
                 node.beat()
@@ -266,19 +268,24 @@ class World:
         )
 
     def restart(self, iad: str, *, kill: bool = False) -> None:
-        """End a master, and start it with what it has on disk; what was under way to it and from
-        it is lost. With `kill` it ends without a word, and what waited for its disk is lost."""
+        """End a master or the registration service, and start it with what it has on disk; what was
+        under way to it and from it is lost. With `kill` a master ends without a word, and what
+        waited for its disk is lost."""
         self._route()
-        if kill:
-            self.masters[iad].driven.disk.kill()
-        self.masters[iad].master.close()
-        self._frozen.pop(iad, None)
-        self._full.pop(iad, None)
-        self.restarts += 1
         for channel, queue in self._channels.items():
             if iad in _ends(channel):
                 queue.clear()
+        self._frozen.pop(iad, None)
+        if iad == DRS:
+            self.directory.close()
+            self.directory = self._open_directory()
+            return
+        if kill:
+            self.masters[iad].driven.disk.kill()
+        self.masters[iad].master.close()
         self._unsent = []
+        self.restarts += 1
+        self._full.pop(iad, None)
         self.masters[iad] = PoolMaster(self, iad)
 
     def settle(self, steps: int) -> None:
