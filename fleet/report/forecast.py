@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -108,10 +110,17 @@ def _day(time: datetime) -> str:
 
 def _new_bytes(lake: Lake) -> int:
     """Bytes in the landing that came after the last ingest had listed its files."""
-    offsets = (lake.checkpoints / "landing" / "offsets").glob("*")
-    ingested_s = max((path.stat().st_mtime for path in offsets), default=0.0)
-    stats = [path.stat() for path in lake.landing.rglob("*") if path.is_file()]
-    return sum(stat.st_size for stat in stats if stat.st_mtime >= ingested_s)
+    offsets = _stats(lake.checkpoints.joinpath("landing", "offsets").glob("*"))
+    ingested_s = max((stat.st_mtime for stat in offsets), default=0.0)
+    files = _stats(path for path in lake.landing.rglob("*") if path.is_file())
+    return sum(stat.st_size for stat in files if stat.st_mtime >= ingested_s)
+
+
+def _stats(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+    """Of those that are still there: a pull or an ingest that is under way renames its files."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            yield path.stat()
 
 
 def pace_of(lake: Lake, master: str) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,13 @@ SENTENCE: Final = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
 
 DIED: Final = (
     "Spark's Java process ended, perhaps for want of memory: SPARK_DRIVER_MEMORY=4g gives it more"
+)
+
+FULL: Final = os.strerror(errno.ENOSPC)
+# Java does not say on which disk.
+MAKE_ROOM: Final = (
+    "the disk of the lake is full, or that of Spark's own files (/tmp, or what SPARK_LOCAL_DIRS "
+    "names); make room there, then run this again"
 )
 
 
@@ -58,6 +67,8 @@ def one_line(text: str) -> str:
     first, *more = SENTENCE.split(POSITION.sub("", line).rstrip("; "))
     sentences = [first, *(sentence for sentence in more if sentence.startswith("Did you mean"))]
     said = " ".join(sentences).rstrip(". ")
+    if said.endswith(FULL):
+        return f"{said}: {MAKE_ROOM}"
     return f"{said} (line {place[1]}, position {place[2]})" if place else said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,6 +86,23 @@ def test_only_what_came_after_the_last_ingest_is_new(tmp_path):
         os.utime(path, (at_s, at_s))
     assert forecast.work(lake, None, None).new_bytes == 70
     assert forecast.work(lake, None, None, with_new=False).new_bytes == 0
+
+
+def test_files_that_go_once_they_are_listed_count_nothing(tmp_path, monkeypatch):
+    # `fleet lake follow` and `fleet logs pull` give files their names by renames.
+    lake = Lake(tmp_path)
+    offsets = lake.checkpoints / "landing" / "offsets"
+    for folder in (lake.records, offsets):
+        folder.mkdir(parents=True)
+    for path in (offsets / "0", lake.records / "stays.jsonl"):
+        path.write_bytes(b"x" * 70)
+    os.utime(offsets / "0", (1_000, 1_000))
+    glob, rglob = Path.glob, Path.rglob
+    monkeypatch.setattr(Path, "glob", lambda at, what: [at / ".1.tmp", *glob(at, what)])
+    monkeypatch.setattr(Path, "rglob", lambda at, what: [at / "gone.part", *rglob(at, what)])
+    # pathlib's own look says that it is a file, and the next one finds it gone.
+    monkeypatch.setattr(Path, "is_file", lambda path: path.suffix != "" and not path.is_dir())
+    assert forecast.work(lake, None, None).new_bytes == 70
 
 
 def test_it_is_one_line():

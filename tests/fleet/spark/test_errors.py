@@ -53,6 +53,14 @@ SAID = [
         "too big: 3 > 2",
     ),
     ("[USER_RAISED_EXCEPTION] my text SQLSTATE: P0001", "my text"),
+    # Java does not say on which disk.
+    (
+        "java.io.IOException: No space left on device",
+        (
+            "No space left on device: the disk of the lake is full, or that of Spark's own files "
+            "(/tmp, or what SPARK_LOCAL_DIRS names); make room there, then run this again"
+        ),
+    ),
     ("", ""),
 ]
 
