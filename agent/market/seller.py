@@ -358,21 +358,24 @@ class Seller:
         return "", means_s
 
     def _leave(self, sender: Sender, leave: Leave, now: float) -> tuple[str, list[Instruction]]:
-        known = self._members.get(leave.service)
-        if refusal := self._too_far_ahead(sender, leave.version, known, now):
-            return refusal, []
+        known, version = self._members.get(leave.service), leave.version
         owner = leave.owner or ("" if sender.role == "anyone" else sender.name)
         another = leave.owner and known is not None and known.service.owner != leave.owner
+        if refusal := self._too_far_ahead(sender, version, known, now):
+            if known is None or another or sender.role == "anyone":
+                return refusal, []
+            # A clock is wrong, perhaps this one, and the owner forgets the service: it would stay
+            # here for ever. As the next version this keeps no later one away.
+            version = known.service.version + 1
         if known is None or another:
             if may_trade(sender) and speaks_for(sender, owner):
-                self._remember(owner, leave.service, leave.version)
+                self._remember(owner, leave.service, version)
             return "", []
-        service = known.service
-        if refusal := self._not_the_owner(sender, service.owner, leave.service):
+        if refusal := self._not_the_owner(sender, known.service.owner, leave.service):
             return refusal, []
-        if known.leaving or leave.version <= service.version:
+        if known.leaving or version <= known.service.version:
             return "", []
-        membership = replace(known, service=replace(service, version=leave.version), leaving=True)
+        membership = replace(known, service=replace(known.service, version=version), leaving=True)
         self._members[leave.service] = membership
         self._holds.pop(leave.service, None)
         self._drained_s[leave.service] = now + DRAIN_S

@@ -3,7 +3,8 @@
 import pytest
 
 from agent.market import seller
-from agent.market.seller import MAX_AHEAD_HERE_MS, MAX_AHEAD_MS
+from agent.market.seller import DRAIN_S, MAX_AHEAD_HERE_MS, MAX_AHEAD_MS
+from agent.market.terms import Tick
 from agent.wire.market import Leave
 from agent.wire.principals import Sender
 from tests.market.rig import FAST_S, Iad
@@ -28,11 +29,16 @@ def iad():
     return made
 
 
-@pytest.mark.parametrize("sender", [OWNER, ANYONE])
-@pytest.mark.parametrize("version", [2**53 - 1, NOW_MS + MAX_AHEAD_MS + 1_000])
-def test_a_version_no_clock_explains_ends_nothing_and_blocks_no_name(iad, sender, version):
+FAR = [2**53 - 1, NOW_MS + MAX_AHEAD_MS + 1_000]
+
+
+@pytest.mark.parametrize(
+    ("sender", "names"), [(OWNER, ["unknown"]), (ANYONE, ["climate", "unknown"])]
+)
+@pytest.mark.parametrize("version", FAR)
+def test_a_version_no_clock_explains_ends_nothing_and_blocks_no_name(iad, sender, names, version):
     assert one(iad, join(NOW_MS)).ok
-    for name in ("climate", "unknown"):
+    for name in names:
         reply = one(iad, Leave("l", name, version), sender=sender)
         assert not reply.ok
         assert "look at the clocks" in reply.message
@@ -62,3 +68,17 @@ def test_the_one_after_the_last_is_never_too_far(iad):
     assert one(iad, join(newest)).ok
     assert one(iad, join(newest + 1)).ok
     assert one(iad, Leave("l", "climate", newest + 2)).ok
+
+
+@pytest.mark.parametrize("version", FAR)
+def test_an_owner_ends_its_service_whatever_the_clocks_say(iad, version):
+    assert one(iad, join(NOW_MS)).ok
+    other = Sender("iad", "another")
+    assert not one(iad, Leave("l", "climate", version), sender=other).ok
+    assert one(iad, Leave("l", "climate", version)).ok
+    assert not iad.seller.services
+    assert one(iad, Leave("l", "climate", version)).ok, "it is told again"
+    iad.perform(iad.seller.handle(Tick(), 2.0 + DRAIN_S))
+    assert not iad.pods
+    # The clock that was wrong has been set: the name is as free as it was.
+    assert one(iad, join(NOW_MS + 1_000), 3.0 + DRAIN_S).ok

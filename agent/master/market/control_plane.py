@@ -369,8 +369,9 @@ class ControlPlane:
             self._partner_links.connect(member.iad, member.address, member.keys, owner)
         self._reactor.perform(self._tasks.handle(ServiceChanged(service), now))
         before = self._linking.pop(service.id, None)
-        replies = before.replies if before else []
-        self._linking[service.id] = _Linking(service, now + LINKING_S, replies)
+        # A pool that is changed all the time waits no longer: its replies would, and gather.
+        until_s, replies = (before.until_s, before.replies) if before else (now + LINKING_S, [])
+        self._linking[service.id] = _Linking(service, until_s, replies)
         self._look_at_links(now)
 
     def _serving(self, service: Service) -> list[Member]:

@@ -174,7 +174,7 @@ def test_an_operator_whose_change_the_disk_refuses_is_told_so_once(tmp_path):
 def test_what_waits_for_a_slow_disk_is_bounded(rig, monkeypatch):
     monkeypatch.setattr(control_plane, "MAX_QUEUED", 10)
     rig.writer.slow = True
-    for version in range(1, 100):
+    for version in range(1, 40):
         rig.take(join(version))
     assert len(rig.plane._queue) < 20
     assert rig.plane.next_due is None
@@ -273,3 +273,17 @@ def test_the_accounts_of_owners_survive_a_restart_while_no_directory_answers(tmp
     rig.let_pass(RETRY_S)
     rig.state.close()
     assert restarted() == ()
+
+
+def test_a_pool_that_is_changed_again_and_again_waits_no_longer_for_a_member_that_is_away(tmp_path):
+    rig = Rig(tmp_path, unreachable=("iad2",))
+    own = Member("iad1", "tcp://127.0.0.1:1", (AREA,), rate_per_s=5.0)
+    away = Member("iad2", "tcp://127.0.0.1:2", ("b2",), rate_per_s=5.0)
+    for version in range(1, 40):
+        rig.take(join(version, members=(own, away)))
+        rig.let_pass(control_plane.LINKING_S / 10)
+    waiting = [len(each.replies) for each in rig.plane._linking.values()]
+    assert sum(waiting) <= 10
+    assert len(rig.replies) >= 29
+    assert rig.changed_s, "queries use it"
+    rig.state.close()
