@@ -327,14 +327,16 @@ class TopicPlane:
         match request:
             case CreateTopic(topic=topic) if topic.name not in self._topics:
                 new = topic.name
-            case RemoveTopic(name=removed) if to := self._forgets(removed):
-                line = (
-                    f"{removed} lives at {to}; only the forwarding entry here was removed. "
-                    f"To remove the topic: fleet topic remove {removed} --iad {to}"
-                )
-                report = TopicReport(request.id, ok=True, message=line)
-                self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
-                return
+            case RemoveTopic(name=name):
+                removed = name
+                if to := self._forgets(name):
+                    line = (
+                        f"{name} lives at {to}; only the forwarding entry here was removed. "
+                        f"To remove the topic: fleet topic remove {name} --iad {to}"
+                    )
+                    report = TopicReport(request.id, ok=True, message=line)
+                    self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
+                    return
         # One that leaves is gone from here before it is on disk where it lives.
         if to := self._bound_for(new or removed):
             line = f"topic {new or removed} is on its way to {to}; try again in a moment"
