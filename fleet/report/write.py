@@ -79,9 +79,7 @@ def write(
         )
     read = work(lake, since, until, with_new=False)
     few = read.records + read.readings // READINGS_A_ROW
-    # Beside the report, because a rename stays within a file system.
-    staging = output.parent / f"{output.name}.part-{os.getpid()}"
-    staging.mkdir(parents=True)
+    staging = _staging(output)
     try:
         say("computing hours and steps of readings that are new")
         with threads() as executor:
@@ -171,6 +169,16 @@ def _check(output: Path) -> None:
         raise OutputError(f"{output} is no folder; name another --output")
     if output.is_dir() and any(output.iterdir()) and not is_report:
         raise OutputError(f"{output} holds something else than a report; name another --output")
+
+
+def _staging(output: Path) -> Path:
+    """An empty folder beside the report, so that a rename stays within a file system. One of this
+    process id is of a run that was killed, as in a container, where each has the same."""
+    staging = output.parent / f"{output.name}.part-{os.getpid()}"
+    if staging.exists():
+        shutil.rmtree(staging)
+    staging.mkdir(parents=True)
+    return staging
 
 
 def _replace(staging: Path, output: Path) -> None:

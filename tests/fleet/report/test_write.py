@@ -280,3 +280,12 @@ def test_tasks_that_are_stamped_after_the_time_are_found(spark, lake):
     assert (row["policy"], row["queries"]) == ("edfq", 1)
     # What came of pulls, and which nodes there are, is told an hour later.
     assert (sources.pulls.count(), sources.nodes.count()) == (2, 1)
+
+
+def test_what_a_killed_run_of_this_process_id_left_is_cleared(tmp_path):
+    """As in a container, where each run has the same."""
+    left = writing._staging(tmp_path / "report")
+    (left / "slo.csv").write_text("half")
+    again = writing._staging(tmp_path / "report")
+    assert again == left
+    assert list(again.iterdir()) == []
