@@ -16,6 +16,7 @@ from agent.wire.market import Offer, Service, Terms
 from agent.wire.operator import MAX_RELAX
 
 MAX_NAMED: Final = 4  # IADs in a reason
+LATE_MS: Final = 60_000  # A request that came so late was not on its way.
 
 
 def explain(
@@ -103,3 +104,15 @@ def pool_in_words(service: Service) -> str:
     if only:
         text += f", {only} only schedule" + ("s" if only == 1 else "")
     return f"{text}: {in_words(service.terms)}" if service.terms else text
+
+
+def has_left(iad: str, service: str, ahead_ms: int) -> str:
+    """Why a member does not join a service in a version that is so far behind the one that it left,
+    in milliseconds: the request came late, or a clock was wrong."""
+    said = f"{iad} has left {service}"
+    if ahead_ms < LATE_MS:
+        return said
+    return (
+        f"{said} in a version that is {ahead_ms // 1_000} s ahead of this one, since a clock was "
+        "wrong: choose another name, or try again after that time"
+    )

@@ -21,7 +21,7 @@ from agent.market.estimation import (
     fewest_pods,
     shares,
 )
-from agent.market.explanations import cannot_keep, shortage
+from agent.market.explanations import cannot_keep, has_left, shortage
 from agent.market.seller_events import (
     Arrived,
     ForgetMembership,
@@ -292,9 +292,10 @@ class Seller:
             return f"the name {service.id} is taken; choose another", []
         if known is not None and service.version <= known.service.version:
             return f"{self._iad} has left {service.id}" if known.leaving else "", []
-        owners = (service.owner, "") if sender.role == "anyone" else (service.owner,)
-        if any(service.version <= self._left.get((o, service.id), -1) for o in owners):
-            return f"{self._iad} has left {service.id}", []
+        owners = {service.owner, "" if sender.role == "anyone" else service.owner}
+        left = max(self._left.get((owner, service.id), -1) for owner in owners)
+        if service.version <= left:
+            return has_left(self._iad, service.id, left - service.version), []
         if refusal := self._too_far_ahead(sender, service.version, known, now):
             return refusal, []
         owner, own = service.owner, 1 + self._services_of(service.owner)
@@ -397,8 +398,7 @@ class Seller:
         done: list[Instruction] = []
         for service_id in [s for s, at in self._drained_s.items() if at <= now]:
             del self._drained_s[service_id]
-            membership = self._members.pop(service_id)
-            service = membership.service
+            service = self._members.pop(service_id).service
             self._names[service.owner] -= _names(service)
             self._names += Counter()  # without owners that have none
             self._remember(service.owner, service_id, service.version)

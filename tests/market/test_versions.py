@@ -8,7 +8,7 @@ from agent.market.terms import Tick
 from agent.wire.market import Leave
 from agent.wire.principals import Sender
 from tests.market.rig import FAST_S, Iad
-from tests.market.test_seller import AREA, OWNER, join, one
+from tests.market.test_seller import AREA, OWNER, join, one, tick
 
 WALL_S = 1_700_000_000.0
 NOW_MS = round(WALL_S * 1e3)
@@ -82,3 +82,16 @@ def test_an_owner_ends_its_service_whatever_the_clocks_say(iad, version):
     assert not iad.pods
     # The clock that was wrong has been set: the name is as free as it was.
     assert one(iad, join(NOW_MS + 1_000), 3.0 + DRAIN_S).ok
+
+
+def test_a_name_that_a_wrong_clock_took_says_for_how_long(iad):
+    ahead_ms = 3_600_000
+    assert one(iad, join(NOW_MS + ahead_ms)).ok
+    assert one(iad, Leave("l", "climate", NOW_MS + ahead_ms + 1, OWNER.name)).ok
+    tick(iad, DRAIN_S)
+    # Its owner's clock is right again.
+    assert one(iad, join(NOW_MS + 1_000), 1.0).message == (
+        "iad1 has left climate in a version that is 3599 s ahead of this one, since a clock was "
+        "wrong: choose another name, or try again after that time"
+    )
+    assert one(iad, join(NOW_MS + ahead_ms), 1.0).message == "iad1 has left climate"
