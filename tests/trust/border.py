@@ -44,7 +44,7 @@ ALLOWED = {
         "type", "id", "service", "owner", "version", "members", "iad", "address", "areas", "keys",
         "rate_per_s", "capability", "terms", "percentile", "budget_ms", "redundant",
     },
-    "leave": {"type", "id", "service", "version"},
+    "leave": {"type", "id", "service", "owner", "version"},
     "joined": {"type", "id", "ok", "message"},
     "release": {"type", "id", "service"},
 }  # fmt: skip
