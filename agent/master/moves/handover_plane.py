@@ -160,7 +160,7 @@ class HandoverPlane:
     def moving(self, unit: Unit) -> bool:
         """Whether it is on its way from here or to here."""
         entry = self._entries.get(unit)
-        if entry is not None and (entry.holder.machine is not None or entry.settling is not None):
+        if entry is not None and (entry.holder.machine or entry.settling or entry.leaving):
             return True
         return self._moves.has(unit)
 

@@ -170,6 +170,7 @@ def test_a_unit_is_on_its_way_until_it_is_on_disk_where_it_lives(world):
     moves.lost(UNIT, 5, "c")
     world.a.things.here.pop(UNIT, None)
     assert (moves.bound_for(UNIT), moves.where(UNIT)) == ("c", None)
+    assert moves.moving(UNIT)  # or it would be let go again, with each news of its new master
     disk.done()
     world.settle()
     assert (moves.bound_for(UNIT), moves.where(UNIT)) == ("", "c")
