@@ -1,4 +1,4 @@
-"""The history's SQLite database: its tables, connections to it, and transactions."""
+"""The history's SQLite database: its tables, and connections to it."""
 
 # Importing pathlib takes 0.6 MiB, a sizeable part of this agent's memory budget.
 
@@ -118,27 +118,6 @@ class Texts(dict[bytes, str]):
         if len(self) >= MAX_TEXTS:
             self.clear()
         return self.setdefault(stored, str(stored, encoding="utf-8", errors="replace"))
-
-
-class transaction:  # noqa: N801 - reads like contextlib's, whose import costs memory
-    """Transaction: commits at the end of the block, rolls back on an exception."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        if isinstance(self._db, sqlite.NamedConnection):
-            self._db.require_there()
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None:
-                self._db.execute("COMMIT")
-        finally:
-            # SQLite has rolled back by itself after some errors.
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
 
 
 def connect(path: str) -> sqlite.NamedConnection:

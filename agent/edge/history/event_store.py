@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from agent.edge.history.database import ADDED_TO_EVENTS, connect_to_read, transaction
+from agent.edge.history.database import ADDED_TO_EVENTS, connect_to_read
 from agent.edge.history.file import HistoryError
 from agent.runtime import sqlite
 from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
@@ -285,7 +285,7 @@ class EventStore:
     def _change(self, change: Callable[[sqlite3.Connection], Found]) -> Found:
         try:
             db = self._database()
-            with transaction(db):
+            with sqlite.transaction(db):
                 return change(db)
         except sqlite3.Error as error:
             raise HistoryError(f"history {self._path}: events: not written: {error}") from None

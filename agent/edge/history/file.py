@@ -19,7 +19,6 @@ from agent.edge.history.database import (
     RAISED,
     connect,
     make_tables,
-    transaction,
 )
 from agent.edge.history.row_groups import APPLICATION_ID, VERSION
 from agent.runtime import sqlite
@@ -121,7 +120,7 @@ def _add_missing(db: sqlite3.Connection) -> None:
     indexed = {name for _, _, name in db.execute("PRAGMA index_info(groups_by_time)")}
     if tables == 2 and not missing and indexed.issuperset(COVERED):
         return
-    with transaction(db):
+    with sqlite.transaction(db):
         for name in missing:
             db.execute(f"ALTER TABLE events ADD COLUMN {name} {ADDED_TO_EVENTS[name]}")
         db.execute(RAISED)
@@ -137,7 +136,7 @@ def _usable(compatible: object) -> bool:
 
 def make(db: sqlite3.Connection, history: str) -> None:
     """Create the tables and metadata of a history in an empty file."""
-    with transaction(db):
+    with sqlite.transaction(db):
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         make_tables(db)
         meta = META | {"history": history}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import encode
-from agent.edge.history.database import connect_to_read, transaction
+from agent.edge.history.database import connect_to_read
 from agent.edge.history.event_store import EventStore
 from agent.edge.history.file import HistoryError, hold
 from agent.edge.history.group_cache import GroupCache
@@ -129,7 +129,7 @@ class History:
             filler = Stream(self, stream.name, stream.channels, keeps_raw=stream.keeps_raw)
             readings = 0
             try:
-                with transaction(db):
+                with sqlite.transaction(db):
                     for sample in samples:
                         with self._lock:
                             filler.add(sample, self._block, self._group_readings)
@@ -195,7 +195,7 @@ class History:
                 for group in growing:
                     group.closed = True
             try:
-                with transaction(db):
+                with sqlite.transaction(db):
                     for group in groups:
                         self._insert(db, group)
                     farthest_ms = group_table.move(db, self._boot, correction)
@@ -321,7 +321,7 @@ class History:
     def _file(self, closed: list[RowGroup], doubtful: dict[int, str]) -> None:
         """Insert a row for each complete group, and drop expired groups."""
         db = self._opened()
-        with transaction(db):
+        with sqlite.transaction(db):
             for group in closed:
                 self._insert(db, group)
             group_table.quarantine(db, doubtful.items())

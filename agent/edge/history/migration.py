@@ -10,8 +10,9 @@ import sqlite3
 from typing import Any, Final
 
 from agent.edge.history.columns import RecordBatch
-from agent.edge.history.database import META, make_tables, transaction
+from agent.edge.history.database import META, make_tables
 from agent.edge.history.group_table import Complete, insert
+from agent.runtime.sqlite import transaction
 from agent.wire.packed import Float32Column
 from sensors.quality.flags import NO_RESPONSE
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import decode, merge
-from agent.edge.history.database import transaction
 from agent.edge.history.event_store import salvage_events
 from agent.edge.history.file import Broken, HistoryError, Newer, open_checked, put_aside
 from agent.edge.history.group_table import Complete
@@ -62,7 +61,7 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
     try:
         found = _wal(path, None if rebuilt else _meta(db, "history"), notices)
         damaged = group_table.problems(db)
-        with transaction(db):
+        with sqlite.transaction(db):
             group_table.quarantine(db, damaged)
             for group in _groups(found) if found is not None else ():
                 group_table.insert_new(db, group)
@@ -187,7 +186,7 @@ def _rebuild(path: str, new: str, history: str) -> int:
     try:
         db = open_checked(new, history)
         try:
-            with transaction(db):
+            with sqlite.transaction(db):
                 readings = group_table.salvage(db, path)
                 salvage_events(db, path)
                 db.execute(
