@@ -184,6 +184,14 @@ class EdgeNode:
         """Serve until stopped; HistoryError if the history turns out to be damaged."""
         for fileno in stop.filenos:
             self._poller.register(fileno, zmq.POLLIN)
+        self._begin()
+        while not stop.requested and not self._history.damaged:
+            self._wait_once(stop)
+        self._leave()
+        if self._history.damaged:
+            raise HistoryError(f"history {self._history.path} is damaged; a new start repairs it")
+
+    def _begin(self) -> None:
         self.preload()
         # Faults are tracked from here on; those of an earlier process are not continued.
         moment = self._time.moment()
@@ -194,11 +202,6 @@ class EdgeNode:
         self._handle(links.Start())
         self._tell([self._history.report] if self._history.report else [])
         self._supervision.ready()
-        while not stop.requested and not self._history.damaged:
-            self._wait_once(stop)
-        self._leave()
-        if self._history.damaged:
-            raise HistoryError(f"history {self._history.path} is damaged; a new start repairs it")
 
     @property
     def _wake_at(self) -> float:

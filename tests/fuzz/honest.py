@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from agent.wire import messages as m
@@ -28,7 +29,7 @@ from tests.fuzz.world import World
 FORMS: Final = ("series", "aggregate", "buckets")
 MODES: Final = ("open", "open", "open", "frozen", "draining")
 TOPICS: Final = ("notes", "floor", "kept", "climate")
-AGGREGATE: Final = {"window_s": 1.0, "channels": ("temperature",)}
+AGGREGATE: Final = {"window_s": 2.0, "channels": ("temperature",)}
 OFTEN: Final = (0, 1, 1, 4)
 PATIENCE: Final = 4_000
 HONEST_AREA: Final = "iad1/good"
@@ -244,7 +245,7 @@ class Pair:
         self._position = 0
         self._home = "iad1"
         self._masters = tuple(p.GivenMaster(world.address(each)) for each in IADS if moves)
-        self._alerts: list[int] = []
+        self._alerts: list[float] = []
         self._outputs: list[int] = []
         world.masters["iad1"].ask(t.CreateTopic("c", t.Topic("own")))
         world.masters["iad1"].ask(PinUnit("p", UnitName("processor", "own"), "iad1"))
@@ -302,7 +303,7 @@ class Pair:
         if "n" in told.attributes:
             self._outputs.append(int(told.attributes["n"]))  # type: ignore[arg-type]
         elif told.origin.publisher == "iad1":  # others may say what they like
-            self._alerts.append(told.time_ms)
+            self._alerts.append(told.attributes["value"])  # type: ignore[arg-type]
 
     def is_served(self) -> None:
         """Everything came, each once."""
@@ -320,7 +321,7 @@ class Pair:
         assert sorted(self._outputs) == outputs, _differences(self._outputs, outputs)
 
 
-def _differences(got: list[int], wanted: list[int]) -> str:
+def _differences(got: Sequence[float], wanted: Sequence[float]) -> str:
     lost, more = Counter(wanted) - Counter(got), Counter(got) - Counter(wanted)
     return f"lost {[*lost]}, too often {[*more]}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +22,11 @@ from agent.wire.placement import PlacementReport, ShowPlacement
 from tests.fuzz.campaign import Finding
 from tests.fuzz.honest import AGGREGATE, TOPICS, Pair, Script, serves
 from tests.fuzz.parties import IADS
+from tests.fuzz.watcher import Watcher
 from tests.fuzz.world import DRS, World
 
-PAIRS: Final = tuple(combinations((*IADS, DRS), 2))
+NODES: Final = ("good", "bad", "roam", "far")
+PAIRS: Final = (*combinations((*IADS, DRS), 2), *product(NODES, IADS))
 STEPS: Final = (20, 200, 800, 3_000)
 """Of an outage: a tenth of a second to fifteen."""
 CLOCK_MS: Final = (1_000, 30_000, 3_600_000)
@@ -32,6 +34,7 @@ SHARE: Final = 0.1
 """Of actions that an outage precedes."""
 REST: Final = 16_000
 """Steps after which all is at rest: the longest wait is for a silent client, a minute."""
+REST_EACH: Final = 100
 OVER: Final = ("settled", "aborted")
 OLD_MS: Final = 60_000
 """Of a move that should be over."""
@@ -59,6 +62,8 @@ class Outages(Script):
         super().__init__(world, seed)
         self._share = share
         self.outages = 0
+        self.clocks = self._draw.random() < 0.5
+        """Whether clocks may be set."""
         self.asked: dict[str, str] = {}
         """The master that each query was sent to, without those that were lost with a master."""
 
@@ -71,7 +76,8 @@ class Outages(Script):
     def _outage(self) -> None:
         self.outages += 1
         draw, world = self._draw, self._world
-        kind, steps, one = draw.choice(OUTAGES), draw.choice(STEPS), draw.choice(IADS)
+        kind, steps = draw.choice(OUTAGES), draw.choice(STEPS)
+        one = draw.choice((*IADS, *IADS, *NODES))
         match kind:
             case "cut":
                 world.cut(*draw.choice(PAIRS), steps)
@@ -79,16 +85,16 @@ class Outages(Script):
                 for other in {*IADS, DRS} - {one}:
                     world.cut(one, other, steps)
             case "freeze":
-                world.freeze(draw.choice((*IADS, DRS)), steps)
+                world.freeze(draw.choice((one, one, one, DRS)), steps)
             case "registration":
                 world.restart(DRS)
-            case "clock":
+            case "clock" if self.clocks:
                 world.wall_ms += draw.choice((-1, 1)) * draw.choice(CLOCK_MS)
             case "slow":
                 world.slow_down(one, draw.choice(SLOW_S))
             case "full":
                 world.fill(one, steps)
-            case "restart" | "kill" if world.durable:
+            case "restart" | "kill" if world.durable or one in NODES:
                 world.restart(one, kill=kind == "kill")
                 self.asked = {id_: iad for id_, iad in self.asked.items() if iad != one}
 
@@ -140,22 +146,27 @@ def run(folder: Path, actions: int, seed: str, share: float = SHARE) -> int:
     """So many actions of honest parties, before `share` of which there is an outage; how many there
     were. Finding if a process raises, or if afterwards something is not as it should be."""
     draw = random.Random(f"{seed} world")
-    world = World(folder, draw, lambda _, frame: [frame])
+    world = World(folder, draw, lambda _, frame: [frame], agents=True)
     script = Outages(world, f"{seed} script", share)
     action = 0
     try:
         world.settle(200)
-        pair = Pair(world, moves=True)
+        pair, watcher = Pair(world, moves=True), Watcher(world)
         for action in range(1, actions + 1):  # noqa: B007 - told if it ends here
             script.act()
             world.settle(draw.choice((1, 5, 20, 100)))
             pair.act()
+            watcher.act()
         world.end_outages()
-        world.settle(REST)
+        for _ in range(REST // REST_EACH):
+            world.settle(REST_EACH)
+            watcher.act()
         found = [*unrest(world), *unanswered(world, script)]
         assert not found, "\n".join(found)
         serves(world)
         pair.is_served()
+        watcher.act()
+        watcher.is_served(clocks=script.clocks)
     except Exception as error:
         raise Finding(
             f"action {action} of seed {seed!r}: {type(error).__name__}: {error}"

@@ -70,16 +70,16 @@ Deliver = Callable[[bytes], None]
 class Node:
     """An edge node that answers at once; its readings are all the same."""
 
-    def __init__(
-        self, world: World, name: str, iad: str, masters: tuple[str, ...], areas: tuple[str, ...]
-    ) -> None:
+    def __init__(self, world: World, name: str, iad: str, masters: tuple[str, ...]) -> None:
         self.name, self.iad = name, iad
         self._masters = masters
         self._world = world
-        self._areas = areas
+        self._areas = (f"{iad}/{name}",)
         self._events = 0
+        self._beat_s = world.now
+        self.hot = self.slow = 0.0
         self._waiting: dict[int, nm.NodeEvent] = {}
-        self.raised: list[int] = []  # when, in milliseconds since 1970
+        self.raised: list[float] = []  # the value of each alert
         self.hello()
 
     def hello(self) -> None:
@@ -109,7 +109,7 @@ class Node:
         self._events += 1
         kind = TRIGGER_RAISED if self._events % 2 else TRIGGER_CLEARED
         if kind == TRIGGER_RAISED:
-            self.raised.append(wall_ms)
+            self.raised.append(float(self._events))
         event = nm.NodeEvent(
             self._events,
             kind,
@@ -117,6 +117,7 @@ class Node:
             True,
             channel="temperature",
             trigger="hot",
+            value=float(self._events),
             areas=self._areas,
         )
         self._waiting[self._events] = event
@@ -129,7 +130,21 @@ class Node:
             boot, history = f"boot-{self.name}", f"history-{self.name}"
             self._send(nm.NodeEvents(boot, history, some, oldest=oldest))
 
-    def take(self, frame: bytes) -> None:
+    @property
+    def identity(self) -> str:
+        """Of its connections, all of them."""
+        return self.name
+
+    def turn(self) -> None:
+        """What is due is done."""
+        if self._world.now >= self._beat_s:
+            self._beat_s = self._world.now + 1.0
+            self.beat()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def take(self, _identity: str, frame: bytes) -> None:
         """What a master says."""
         try:
             message, _ = NODES.decode(frame)
@@ -177,7 +192,7 @@ class Node:
 
     def _send(self, message: Message) -> None:
         world, name, iad = self._world, self.name, self.iad
-        take: Deliver = lambda frame: world.masters[iad].from_node(name, frame)  # noqa: E731
+        take: Deliver = lambda frame: world.masters[iad].from_node(name, frame, name)  # noqa: E731
         world.put(f"{name}>{iad}", encode(message), take)
 
 
@@ -222,9 +237,9 @@ class PoolMaster:
         assert directory is not None
         return found + [(socket, "drs") for socket in directory._sockets]
 
-    def from_node(self, name: str, frame: bytes) -> None:
-        """A node's frame."""
-        self.nodes.waiting, self.nodes.from_ = (name.encode(), frame), Sender("node", name)
+    def from_node(self, name: str, frame: bytes, identity: str) -> None:
+        """A node's frame, by one of its connections."""
+        self.nodes.waiting, self.nodes.from_ = (identity.encode(), frame), Sender("node", name)
         self.master._task_plane._node_turn()
         self.nodes.waiting = None
 

@@ -9,6 +9,7 @@ import random
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -23,6 +24,7 @@ from agent.wire.base import Message
 from agent.wire.codec import encode
 from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
+from tests.fuzz.edge import EdgeAgent
 from tests.fuzz.parties import IADS, Deliver, Node, PoolMaster
 from tests.fuzz.sockets import PUBLIC, Router, hear
 
@@ -41,8 +43,13 @@ Tamper = Callable[[str, bytes], list[bytes]]
 class World:
     """All of them. Frames pass `tamper`; the clock advances with each step."""
 
-    def __init__(self, folder: Path, draw: random.Random, tamper: Tamper) -> None:
+    def __init__(
+        self, folder: Path, draw: random.Random, tamper: Tamper, *, agents: bool = False
+    ) -> None:
+        """With `agents` its nodes are edge agents."""
         self.folder = folder
+        self.draw = draw
+        self.agents = agents
         # Masters of the configuration of which some find each other.
         self.finds = draw.random() < 0.3
         # What masters know is on disk, and they are restarted.
@@ -50,7 +57,6 @@ class World:
         self.restarts = 0
         self.now = 1_000.0
         self.wall_ms = 1_796_000_000_000
-        self._draw = draw
         self._tamper = tamper
         self._channels: dict[str, deque[tuple[bytes, Deliver]]] = {}
         self.steps = 0
@@ -60,12 +66,14 @@ class World:
         self._full: dict[str, int] = {}
         # How often two parties were cut off from each other: each time is another connection.
         self._connection: Counter[frozenset[str]] = Counter()
+        self._numbers = 0
         self.heard: dict[str, list[tuple[str, Message]]] = {}
         """By client, and each with the master that said it."""
         self._patches = [
             mock.patch.object(MessageSocket, "connected", property(self._connected)),
             mock.patch.object(MessageSocket, "send_frame", _sender(self)),
             mock.patch("time.time", self._wall_s),
+            mock.patch("time.monotonic", self._now_s),
             mock.patch.object(NamedConnection, "require_there", _refusing(self)),
         ]
         for patch in self._patches:
@@ -74,8 +82,9 @@ class World:
         self._unsent: list[tuple[MessageSocket[Any], bytes]] = []
         self.directory = self._open_directory()
         self.masters = {iad: PoolMaster(self, iad) for iad in IADS}
-        self.nodes = {
-            name: Node(self, name, iad, given, (f"{iad}/{name}",))
+        kind: Any = EdgeAgent if agents else Node
+        self.nodes: dict[str, Node | EdgeAgent] = {
+            name: kind(self, name, iad, given)
             for name, iad, given in (
                 ("good", "iad1", ()),
                 ("bad", "iad1", ()),
@@ -95,6 +104,9 @@ class World:
 
     def _wall_s(self) -> float:
         return self.wall_ms / 1e3
+
+    def _now_s(self) -> float:
+        return self.now
 
     # --- frames ---------------------------------------------------------------------------------
 
@@ -143,9 +155,10 @@ class World:
             for identity, frame in _taken(master.public):
                 self._reply(iad, identity.decode(), frame)
             for identity, frame in _taken(master.nodes):
-                node = self.nodes.get(identity.decode())
-                if node is not None:
-                    self.put(f"{iad}>{node.name}", frame, node.take)
+                name = identity.decode().partition(" ")[0]
+                if name in self.nodes:
+                    take = partial(self.nodes[name].take, identity.decode())
+                    self.put(f"{iad}>{name}", frame, take)
         for identity, frame in _taken(self.router):
             iad = identity.decode()
             directory = self.masters[iad].master._trade.directory
@@ -197,7 +210,7 @@ class World:
         for _ in range(min(waiting, 1 + waiting // CROWD)):
             if not (queues := self._queues()):
                 break
-            frame, deliver = self._channels[self._draw.choice(queues)].popleft()
+            frame, deliver = self._channels[self.draw.choice(queues)].popleft()
             deliver(frame)
         if self.steps % EACH == 0 or not waiting:
             for iad, master in self.masters.items():
@@ -208,9 +221,9 @@ class World:
                 reactor.changed()
                 if self.now >= reactor._next_due():
                     reactor._tick(self.now)
-        if self.steps % 200 == 0:
-            for node in self.nodes.values():
-                node.beat()
+            for name, node in self.nodes.items():
+                if not self.is_frozen(name):
+                    node.turn()
         self._route()
 
     def _queues(self) -> list[str]:
@@ -233,9 +246,18 @@ class World:
             if _ends(channel) == ends:
                 queue.clear()
 
-    def freeze(self, iad: str, steps: int) -> None:
-        """For so many steps a master gets no processor; what is sent to it waits."""
-        self._frozen[iad] = self.steps + steps
+    def connections(self, one: str, other: str) -> int:
+        """How often these two had to connect anew."""
+        return self._connection[frozenset((one, other))]
+
+    def next_number(self) -> int:
+        """Of a connection."""
+        self._numbers += 1
+        return self._numbers
+
+    def freeze(self, party: str, steps: int) -> None:
+        """For so many steps it gets no processor; what is sent to it waits."""
+        self._frozen[party] = self.steps + steps
 
     def is_frozen(self, party: str) -> bool:
         """Whether it gets no processor now."""
@@ -245,37 +267,46 @@ class World:
         return self._cut.get(ends, 0) > self.steps
 
     def end_outages(self) -> None:
-        """All go on, and reach each other."""
+        """All go on, and reach each other; nowhere is it warm, and all pods are fast."""
         self._cut.clear()
         self._frozen.clear()
         self._full.clear()
-        for iad in self.masters:
-            self.slow_down(iad, 0.0)
+        for party in (*self.masters, *self.nodes):
+            self.slow_down(party, 0.0)
+        for node in self.nodes.values():
+            node.hot = node.slow = 0.0
 
-    def slow_down(self, iad: str, each_s: float) -> None:
-        """From now on a master's disk takes so long for each transaction."""
-        self.masters[iad].driven.disk.takes_s = each_s
+    def slow_down(self, party: str, each_s: float) -> None:
+        """From now on the disk of a master or a node takes so long for each transaction."""
+        if party in self.masters:
+            self.masters[party].driven.disk.takes_s = each_s
+        elif isinstance(node := self.nodes[party], EdgeAgent):
+            node.disk.takes_s = each_s
 
-    def fill(self, iad: str, steps: int) -> None:
-        """For so many steps a master's disk takes no transaction."""
-        self._full[iad] = self.steps + steps
+    def fill(self, party: str, steps: int) -> None:
+        """For so many steps its disk takes no transaction."""
+        self._full[party] = self.steps + steps
 
     def is_full(self, path: Path) -> bool:
         """Whether the disk of this file takes nothing now."""
         return any(
-            until > self.steps and path.is_relative_to(self.folder / iad)
-            for iad, until in self._full.items()
+            until > self.steps and path.is_relative_to(self.folder / party)
+            for party, until in self._full.items()
         )
 
     def restart(self, iad: str, *, kill: bool = False) -> None:
-        """End a master or the registration service, and start it with what it has on disk; what was
-        under way to it and from it is lost. With `kill` a master ends without a word, and what
+        """End a master, a node or the registration service, and start it with what it has on disk;
+        what was under way to it and from it is lost. With `kill` it ends without a word, and what
         waited for its disk is lost."""
         self._route()
         for channel, queue in self._channels.items():
             if iad in _ends(channel):
                 queue.clear()
         self._frozen.pop(iad, None)
+        self._full.pop(iad, None)
+        if isinstance(node := self.nodes.get(iad), EdgeAgent):
+            node.restart(kill=kill)
+            return
         if iad == DRS:
             self.directory.close()
             self.directory = self._open_directory()
@@ -285,7 +316,6 @@ class World:
         self.masters[iad].master.close()
         self._unsent = []
         self.restarts += 1
-        self._full.pop(iad, None)
         self.masters[iad] = PoolMaster(self, iad)
 
     def settle(self, steps: int) -> None:
@@ -297,6 +327,8 @@ class World:
         """End everything."""
         for master in self.masters.values():
             master.master.close()
+        for node in self.nodes.values():
+            node.close()
         self.directory.close()
         for patch in self._patches:
             patch.stop()
