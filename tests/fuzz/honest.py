@@ -71,7 +71,7 @@ class Script:
 
     def _areas(self) -> tuple[str, ...]:
         known = ("iad1/good", *["iad1/bad"] * 3, "iad2/far", "iad1", "iad2", "nowhere")
-        return tuple(set(self._draw.sample(known, self._draw.randint(1, 3))))
+        return tuple(dict.fromkeys(self._draw.sample(known, self._draw.randint(1, 3))))
 
     def _query(self) -> None:
         draw, form = self._draw, self._draw.choice((*FORMS, "about"))

@@ -94,13 +94,22 @@ class Driven(Struct):
     operator: Router
     disk: Disk
 
+    def _works(self) -> bool:
+        """Whether a worker has yet to answer: with all their answers here, a seed gives the same
+        again."""
+        workers = self.master._processors._processing._workers.values()
+        return any(each.state in ("starting", "busy", "ending") for each in workers)
+
     def turn(self, now: float) -> None:
         """What is readable is read, and what is due is done."""
         self.disk.work()
         reactor = self.master._reactor
-        for source, _ in reactor._poller.poll(0):
-            if source in reactor._turns:
-                reactor._turns[source]()
+        for _ in range(64):
+            for source, _ in reactor._poller.poll(200 if self._works() else 0):
+                if source in reactor._turns:
+                    reactor._turns[source]()
+            if not self._works():
+                break
         reactor.changed()
         if now >= reactor._next_due():
             reactor._tick(now)

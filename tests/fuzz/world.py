@@ -26,6 +26,7 @@ from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
 from tests.fuzz.edge import EdgeAgent
 from tests.fuzz.parties import IADS, Deliver, Node, PoolMaster
+from tests.fuzz.seeded import seeded
 from tests.fuzz.sockets import PUBLIC, Router, hear
 
 STEP_S: Final = 0.005
@@ -75,6 +76,7 @@ class World:
             mock.patch("time.time", self._wall_s),
             mock.patch("time.monotonic", self._now_s),
             mock.patch.object(NamedConnection, "require_there", _refusing(self)),
+            *seeded(random.Random(draw.random())),
         ]
         for patch in self._patches:
             patch.start()
