@@ -47,9 +47,9 @@ class OlderCopies:
     def claimed(self, facts: PlacementFacts) -> None:
         """Tell a master which of its topics live here, since a move or a take-over. O(topics)."""
         here = [Unit(KIND, each.name) for each in facts.topics]
-        moved = [each for each in here if self._moves.lives(each) and self._handovers.epoch(each)]
-        for unit in moved[:MOST_TOLD]:
-            epoch = self._handovers.epoch(unit)
+        epochs = {each: self._handovers.epoch(each) for each in here if self._moves.lives(each)}
+        moved = [(unit, epoch) for unit, epoch in epochs.items() if epoch]
+        for unit, epoch in moved[:MOST_TOLD]:
             incarnation = self._shadows.incarnation(unit.name)
             took = StandbyTook(epoch, proof(incarnation, self._iad, facts.iad, epoch))
             self._handovers.tell(facts.iad, unit, took)
