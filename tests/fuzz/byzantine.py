@@ -73,7 +73,7 @@ class Liar:
 def run(folder: Path, actions: int, seed: str, least: float = 0.05) -> int:
     """So many actions of honest parties, with some frames between each two; how many frames were
     changed. Finding, with the last of those, if a process raises or does not serve honest parties.
-    Workers of processors are processes, so that a seed does not give the very same again."""
+    The same seed gives the same history."""
     liar = Liar(f"{seed} liar", least)
     draw = random.Random(f"{seed} world")
     world = World(folder, draw, liar.tamper)
